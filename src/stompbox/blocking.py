@@ -45,7 +45,7 @@ BATCH: Final = 100
 
 
 class Message(ReceivedMessage):
-    """A message that a blocking subscription delivered."""
+    """A message that a subscription of the blocking client delivered."""
 
     __slots__ = ("_thread",)
 
@@ -66,7 +66,7 @@ class Message(ReceivedMessage):
         confirm: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """As stompbox.Message.nack."""
+        """Refuses the message, as stompbox.Message.nack does."""
         self._settle(refusal(requeue, delay), confirm=confirm, timeout=timeout)
 
     def _settle(self, answer: Answer, *, confirm: bool, timeout: float | None) -> None:
@@ -129,7 +129,7 @@ class Subscription:
 
     @property
     def id(self) -> str:
-        """The id of the SUBSCRIBE."""
+        """The id that the SUBSCRIBE carries."""
         return self._feed.id
 
     @property
@@ -165,7 +165,7 @@ class Subscription:
         return self._fetch(_left(until))
 
     def _fetch(self, timeout: float | None) -> Message | None:
-        """One thread fetches for all."""
+        """Fetches messages for all threads that wait; one does it for the others."""
         found: list[Message] = []
         try:
             found = [
@@ -180,7 +180,7 @@ class Subscription:
         return found[0] if found else None
 
     def iterate(self, timeout: float | None = None) -> Iterator[Message]:
-        """Messages until none came for `timeout` seconds."""
+        """Yields messages until none came for `timeout` seconds."""
         while (message := self.receive(timeout)) is not None:
             yield message
 
@@ -265,7 +265,7 @@ class Publisher:
         self._thread.post(lambda: self._post(number, frame, version))
 
     def send_many(self, destination: str, bodies: Iterable[Body], headers: Headers | None = None) -> int:
-        """As stompbox.Publisher.send_many."""
+        """Sends messages of one destination, as stompbox.Publisher.send_many does, and returns how many."""
         count = 0
         for part in parts(bodies):
             at = 0
@@ -370,7 +370,7 @@ class Transaction:
         self._thread.call(self._inner.nack(message, requeue=requeue, delay=delay))
 
     def commit(self) -> None:
-        """As stompbox.Transaction.commit."""
+        """Ends the transaction with a COMMIT, as stompbox.Transaction.commit does."""
         self._thread.call(self._inner.commit())
 
     def abort(self) -> None:
@@ -387,7 +387,7 @@ class Transaction:
 
 
 class Client:
-    """As stompbox.Client, for several threads."""
+    """A client as stompbox.Client is one, for programs with several threads."""
 
     def __init__(self, inner: asynchronous.Client) -> None:
         self._inner = inner
@@ -443,7 +443,7 @@ class Client:
         return self._inner.state
 
     def wait_connected(self, timeout: float | None = None) -> None:
-        """As stompbox.Client.wait_connected."""
+        """Waits until there is a connection, as stompbox.Client.wait_connected does."""
         self._running().call(self._inner.wait_connected(timeout))
 
     @property
@@ -480,7 +480,7 @@ class Client:
         *,
         window: int = WINDOW,
     ) -> int:
-        """As stompbox.Client.send_many."""
+        """Sends messages of one destination, as stompbox.Client.send_many does, and returns how many."""
         with self.publisher(window=window) as publisher:
             return publisher.send_many(destination, bodies, headers)
 
@@ -502,7 +502,7 @@ class Client:
         offset: Offset | None = None,
         headers: Headers | None = None,
     ) -> Subscription:
-        """As stompbox.Client.subscribe."""
+        """Makes a subscription whose arguments are those of stompbox.Client.subscribe."""
         inner = self._inner.subscribe(
             destination,
             ack=ack,
@@ -523,7 +523,7 @@ class Client:
         *,
         timeout: float | None = None,
     ) -> ReceivedMessage:
-        """As stompbox.Client.rpc."""
+        """Sends a request and returns its reply, as stompbox.Client.rpc does."""
         return self._running().call(self._inner.rpc(destination, body, headers, timeout=timeout))
 
     def reply(
@@ -534,13 +534,13 @@ class Client:
         *,
         confirm: bool = True,
     ) -> None:
-        """As stompbox.Client.reply."""
+        """Answers a request, as stompbox.Client.reply does."""
         self._running().call(self._inner.reply(message, body, headers, confirm=confirm))
 
     def request(
         self, name: str, body: Body = b"", headers: Headers | None = None, *, timeout: float | None = None
     ) -> ReceivedMessage:
-        """As stompbox.Client.request."""
+        """Asks the broker itself, as stompbox.Client.request does."""
         return self._running().call(self._inner.request(name, body, headers, timeout=timeout))
 
     def __repr__(self) -> str:

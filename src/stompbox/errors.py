@@ -76,7 +76,7 @@ class StompboxError(Exception):
 
 
 class PeerError(StompboxError):
-    """The other side is at fault."""
+    """The other side of the connection is at fault."""
 
 
 class FrameError(PeerError):
@@ -154,7 +154,7 @@ class ConfigError(LocalError):
 
 
 class UsageError(LocalError):
-    """An argument is wrong."""
+    """An argument of a call, or of a command, is wrong."""
 
 
 class ConnectionLost(StompboxError):
@@ -162,7 +162,7 @@ class ConnectionLost(StompboxError):
 
 
 class BrokerFault(StompboxError):
-    """Stompbox itself is at fault."""
+    """Stompbox itself is at fault, not its peer."""
 
 
 class StoreError(BrokerFault):

@@ -70,7 +70,7 @@ class Incarnations:
         return oldest if end is None else max(end, oldest)
 
     def followed_by(self, id: str, first: int) -> Incarnations:
-        """The same log, whose messages from `first` on are another incarnation's. One that came to nothing is forgotten."""
+        """The incarnations of a log whose messages from `first` on are another one's. One that came to nothing is forgotten."""
         return Incarnations((*[entry for entry in self.entries if entry[1] < first], (id, first))[-MOST:])
 
     def wire(self) -> list[list[str | int]]:
@@ -81,7 +81,7 @@ UNTOLD: Final = Incarnations()
 
 
 def incarnations_of(wire: Iterable[Iterable[str | int]]) -> Incarnations:
-    """From what `wire` has made."""
+    """Reads incarnations from what `wire` has made."""
     return Incarnations(tuple([(str(id), int(first)) for id, first in wire]))
 
 

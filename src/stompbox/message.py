@@ -172,7 +172,7 @@ class Shape:
         self.routes: dict[Any, Any] = {}  # where each listener sends it (server/)
 
     def marked(self) -> Shape:
-        """The same, of messages that may have been delivered before."""
+        """The shape of the same messages as ones that may have been delivered before."""
         return self.with_headers({**self.headers, REDELIVERED: "true"})
 
     def with_headers(
@@ -183,7 +183,7 @@ class Shape:
         expires: int | None = None,
         default_persistent: bool | None = None,
     ) -> Shape:
-        """The same with these headers instead of its own. `holes` and `expires` (ms since the epoch) are changed where they are given;
+        """The shape with these headers instead of its own. `holes` and `expires` (ms since the epoch) are changed where they are given;
         `default_persistent` is for messages whose sender said nothing about it."""
         return Shape(
             headers,
@@ -245,7 +245,7 @@ class Run:
 
     @property
     def stop(self) -> int:
-        """The offset after the last message."""
+        """The offset after the last message of the run."""
         return self.first + len(self.bodies)
 
     def part(
@@ -272,7 +272,7 @@ class Run:
         )
 
     def large(self, index: int) -> Large:
-        """The handle of a body, where `is_large`."""
+        """The handle of a body that lies in the store, where `is_large`."""
         body = self.bodies[index]
         assert isinstance(body, Large)
         return body

@@ -16,6 +16,6 @@ def digits(text: str, most: int = MOST) -> int | None:
 
 
 def whole(text: str, most: int = MOST) -> int | None:
-    """The same of a text that may have one minus before its digits."""
+    """The number that a text of digits is, which may have one minus before them."""
     found = digits(text.removeprefix("-"), most)
     return -found if found is not None and text[0] == "-" else found

@@ -33,6 +33,6 @@ def stomp_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture
 def stomp_client(stomp_broker: Broker) -> Iterator[Client]:
-    """A client of `stomp_broker`, without async (stompbox.blocking.Client)."""
+    """A client of the fixture `stomp_broker`, without async (stompbox.blocking.Client)."""
     with stomp_broker.client() as client:
         yield client

@@ -101,7 +101,7 @@ class Ranges:
         return zip(self.starts, self.stops, strict=True)
 
     def __len__(self) -> int:
-        """How many ranges, not how many offsets."""
+        """How many ranges there are, not how many offsets."""
         return len(self.starts)
 
     def __bool__(self) -> bool:

@@ -52,7 +52,7 @@ class User(Struct, frozen=True):
 
 
 class UserEntry(Protocol):
-    """What `Users` reads of a [[user]]."""
+    """What `Users` reads of a [[user]] table."""
 
     @property
     def name(self) -> str: ...
@@ -290,7 +290,7 @@ class FailedLogins:
             self._trusted[pair] = now + 1 / self._addresses.drain
 
     def passed(self, address: str, now: float, login: str = "") -> None:
-        """The last one was right after all."""
+        """The failure that was counted last was none: the login was right after all."""
         self.forgive(address, now, login)
         pair = _key(network_of(address), login)
         self._trusted.pop(pair, None)
@@ -299,7 +299,7 @@ class FailedLogins:
         self._trusted[pair] = now
 
     def forgive(self, address: str, now: float, login: str = "") -> None:
-        """It could not be found out."""
+        """Takes back a failure, because it could not be found out whether the login was right."""
         self._addresses.take_back(network_of(address), now)
         self._names.take_back(_key(login), now)
 
@@ -308,7 +308,7 @@ class _Levels:
     """Failures by what they are counted for, in order of the last one; they drain away evenly."""
 
     def __init__(self, drain: float, most: int) -> None:
-        """`drain`: failures forgotten per second."""
+        """Counts failures, of which `drain` a second are forgotten."""
         self.drain: Final = drain
         self._most: Final = most
         self._found: Final[dict[str | bytes, tuple[float, float]]] = {}
@@ -321,7 +321,7 @@ class _Levels:
         return max(0.0, level - (now - when) * self.drain)
 
     def add(self, key: str | bytes, now: float, most: int) -> None:
-        """`most`: no level is higher; 0: none is too high."""
+        """Counts a failure. `most`: no level is higher; 0: none is too high."""
         level = self.level(key, now) + 1
         self._found.pop(key, None)
         if len(self._found) >= self._most:
@@ -365,7 +365,7 @@ Grants = Mapping[str, Collection[str]]
 
 
 def _nothing(_: str) -> bool:
-    """No address tells of all."""
+    """Says of no address that it tells of all."""
     return False
 
 

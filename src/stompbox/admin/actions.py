@@ -57,7 +57,7 @@ _HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE))  # kinds of queues whose
 
 
 class OfQueue(Struct, forbid_unknown_fields=True):
-    """`count`: messages at most, -1 all; `to`: the address that they are moved to."""
+    """The arguments of an operation on a queue. `count`: messages at most, -1 all; `to`: the address that they are moved to."""
 
     queue: str
     count: int = -1
@@ -77,7 +77,8 @@ class Deletion(Struct, forbid_unknown_fields=True):
 
 
 class OfGroup(Struct, forbid_unknown_fields=True):
-    """`to`: earliest, latest, an offset or time:MS; `address`: on that one alone."""
+    """The arguments of the operation that resets a reader group. `to`: earliest, latest, an offset or time:MS; `address`: on that one
+    alone."""
 
     group: str
     to: str = ""
@@ -93,18 +94,19 @@ class OfConnection(Struct, forbid_unknown_fields=True):
 
 
 class OfFrames(Struct, forbid_unknown_fields=True):
-    """`by`: connection, user, peer or address; `value`: its id, its name, its IP address, or its name or pattern. To stop: none is all."""
+    """The arguments of an operation on the frames that are logged. `by`: connection, user, peer or address; `value`: its id, its name, its
+    IP address, or its name or pattern. To stop: none is all."""
 
     by: By | None = None
     value: str = ""
 
 
 class Nothing(Struct, forbid_unknown_fields=True):
-    """There is nothing to say."""
+    """The arguments of an operation that has none."""
 
 
 class Going:
-    """One request being obeyed."""
+    """An operation that is being obeyed for one request."""
 
     def __init__(self, broker: Broker, request: Request) -> None:
         self.broker = broker
@@ -112,7 +114,7 @@ class Going:
         self.asked = b""
 
     def tell(self) -> None:
-        """The log says who has done what."""
+        """Tells the log who has done what."""
         who, peer = user_of(self.request).name, self.request.client
         path, asked = self.request.scope["path"], self.asked[:TOLD].decode("utf-8", "replace")
         log.info("operator %r from %s: %s %s", who, peer.host if peer else "?", path, asked)
@@ -160,7 +162,7 @@ class Going:
         return order
 
     def begin(self) -> None:
-        """What follows changes something."""
+        """Tells the engine the time, before what follows changes something."""
         self.broker.set_time()
 
     async def done(self, begin: Callable[[Callable[[], None]], None]) -> bool:
@@ -173,7 +175,7 @@ class Going:
         return done.done()
 
     async def durable(self) -> None:
-        """Until it is on disk."""
+        """Waits until what was done is on disk."""
         broker = self.broker
         if broker.engine.is_dirty or broker.committer.is_busy:
             waiter: asyncio.Future[None] = broker.loop.create_future()

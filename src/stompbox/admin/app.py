@@ -87,7 +87,7 @@ def build(broker: Broker, table: AdminTable, history: History) -> ASGIApp:
 
 
 async def _no_page(request: Request, error: Exception) -> Response:
-    """What the router itself refuses."""
+    """What the router itself answers to a request that no page is for."""
     if isinstance(error, HTTPException) and error.status_code == 405:
         return refusal(
             Refused("wrong-method", f"{request.scope['path'][:200]!r} is not for {request.method}")
@@ -113,7 +113,7 @@ async def _fault(request: Request, error: Exception) -> Response:
 
 
 class Pages:
-    """What can be read."""
+    """The endpoints of what can be read."""
 
     def __init__(self, broker: Broker, history: History) -> None:
         self.broker = broker
@@ -163,7 +163,7 @@ class Pages:
         )
 
     async def queues(self, request: Request) -> Response:
-        """Those that outlive their consumers; all of them with ?all=true."""
+        """The queues that outlive their consumers; all of them with ?all=true."""
         is_all = truth(request, "all")
         found: list[Entry] = []
         async for address in in_turns(
@@ -210,14 +210,14 @@ class Pages:
         )
 
     async def pipelines(self, request: Request) -> Response:
-        """Those of the user; all of them for who may manage the broker."""
+        """The pipelines of the user; all of them for who may manage the broker."""
         user = user_of(request)
         is_all = self.broker.permissions.may(user, Right.MANAGE, BROKER)
         found = await entries_of(self.broker, None if is_all else user.name)
         return await listed(request, "pipelines", found, lambda view: view, BY_PIPELINE)
 
     async def sinks(self, request: Request) -> Response:
-        """Those of the user; all of them for who may manage the broker."""
+        """The sinks of the user; all of them for who may manage the broker."""
         user, sinks = user_of(request), self.broker.sinks
         is_all = self.broker.permissions.may(user, Right.MANAGE, BROKER)
         found = [
@@ -228,7 +228,7 @@ class Pages:
         return await listed(request, "sinks", found, lambda sink: sink_view(sinks, sink))
 
     async def messages(self, request: Request) -> Response:
-        """The first ones of a queue, ?queue=NAME."""
+        """The first messages of the queue that ?queue=NAME names."""
         queue = find_queue(self.broker, request.query_params.get("queue", ""))
         require(self.broker, request, Right.BROWSE, queue.address.name)
         most = queue.address.settings.management_browse_page_size
@@ -243,7 +243,7 @@ class Pages:
         return json({"frames": self.broker.frames.listed()})
 
     async def history(self, request: Request) -> Response:
-        """Of the whole broker, or of ?address=NAME; ?span=10m (default) or 24h."""
+        """What was measured of the whole broker, or of ?address=NAME, over ?span=10m (default) or 24h."""
         span, address = request.query_params.get("span", SPANS[0]), request.query_params.get("address")
         if span not in SPANS:
             raise IllegalFrame("bad-span", f"span is {span[:80]!r}; allowed are {' and '.join(SPANS)}")

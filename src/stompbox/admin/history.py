@@ -46,8 +46,8 @@ UNKNOWN: Final = -1
 
 
 class Plot(Struct, frozen=True):
-    """`until`: when the last step ended, ms since the epoch; `step`: ms; `series`: by name, the oldest first. -1: not known.
-    Of what is counted a value is how many in a step, of what has a level the most that it had."""
+    """What is drawn of a time: values at equal steps. `until`: when the last step ended, ms since the epoch; `step`: ms; `series`: by name,
+    the oldest first. -1: not known. Of what is counted a value is how many in a step, of what has a level the most that it had."""
 
     address: str | None
     span: str
@@ -107,7 +107,7 @@ class Series:
 
 
 class History:
-    """Samples the broker until it is closed."""
+    """The measurements of a broker, which are taken until it is closed."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -185,7 +185,7 @@ class History:
         }
 
     def plot(self, address: str | None, span: str) -> Plot:
-        """`address` None: the whole broker. One that has no place has no series."""
+        """What was measured of an address; None: of the whole broker. An address that is not measured now has no series."""
         series = self._all if address is None else self._addresses.get(address)
         step = STEP if span == SPANS[0] else STEP * COARSE
         return Plot(address, span, self._until, step, {} if series is None else series.values(span))

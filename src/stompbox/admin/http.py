@@ -77,7 +77,7 @@ class HttpProtocol(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Nothing of it is being answered."""
+        """Whether the connection is open and no request of it is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
     def _expect(self) -> None:
@@ -119,7 +119,7 @@ class HttpServer:
 
 
 async def serve(listener: AdminListener) -> HttpServer:
-    """Accepts on the listener's sockets."""
+    """Serves the admin interface on the listener's sockets, which are accepted from now on."""
     loop = listener.broker.loop
     config = uvicorn.Config(
         build(listener.broker, listener.table, listener.history), http=HttpProtocol, ws="none", lifespan="off", interface="asgi3",

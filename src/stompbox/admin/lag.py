@@ -16,7 +16,7 @@ LOOKS: Final = 8  # chunks without a message behind the position that are passed
 
 
 class Lag(Struct, frozen=True):
-    """`ms` None: it cannot be read just now."""
+    """How far a group is behind, in messages and in ms; None where the time cannot be read just now."""
 
     messages: int
     ms: int | None
@@ -50,7 +50,7 @@ class Lags:
         return Lag(messages, max(0, self.broker.now() - known[1]) if known[1] else 0)
 
     async def _arrived(self, queue: Queue, position: int) -> int:
-        """0: nothing is there."""
+        """When the message at a position arrived, or the next one that is there, in ms since the epoch; 0: none is there."""
         log, at = queue.address.log, position
         for _ in range(LOOKS):
             if at >= log.committed:
@@ -63,6 +63,6 @@ class Lags:
         return next((run.arrived for run in log.unstored(position)), 0)
 
     def forget(self) -> None:
-        """Groups that are gone."""
+        """Forgets groups that are gone."""
         for id in [id for id in self._known if id not in self.broker.engine.queues]:
             del self._known[id]

@@ -30,13 +30,13 @@ BACKLOG = 128
 
 
 class Serving(Protocol):
-    """What answers behind the sockets (http.py)."""
+    """The server behind the sockets (http.py), once it is loaded."""
 
     async def close(self) -> None: ...
 
 
 class AdminListener:
-    """Listens from now on. Raises ConfigError when it cannot."""
+    """The listener of the admin interface, which listens from now on. Raises ConfigError when it cannot."""
 
     def __init__(self, broker: Broker, table: AdminTable) -> None:
         endpoint = table.endpoint()
@@ -71,7 +71,7 @@ class AdminListener:
         return [bound]
 
     def _wake(self) -> None:
-        """Somebody has connected for the first time."""
+        """Loads the server, because somebody has connected for the first time."""
         self._ignore()
         self._loading = self.broker.loop.create_task(self._load())
 

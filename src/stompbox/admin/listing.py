@@ -28,7 +28,7 @@ Field = Callable[[Any], Any]
 
 
 class Entry(NamedTuple):
-    """`text`: what a match looks at."""
+    """One entry of a list; `text` is what a match looks at."""
 
     key: str
     item: Any

@@ -28,7 +28,8 @@ _DECODER: Final = getincrementaldecoder("utf-8")
 
 
 class MessageView(Struct, frozen=True):
-    """`arrived`: ms since the epoch. `body` None: it is no text, or too large to be in memory; `is_cut`: there is more of it."""
+    """A message as the API shows it. `arrived`: ms since the epoch. `body` None: it is no text, or too large to be in memory; `is_cut`:
+    there is more of it."""
 
     offset: int
     arrived: int
@@ -65,7 +66,7 @@ def delivering(queue: Queue) -> Ranges:
 
 
 async def _stored(broker: Broker, queue: Queue, count: int) -> list[tuple[int, Run]]:
-    """What the log alone has."""
+    """The messages of a queue that the log alone has."""
     log, at = queue.address.log, max(queue.paged_from, queue.cursor.position)
     found: list[tuple[int, Run]] = []
     for _ in range(LOOKS):

@@ -39,7 +39,7 @@ class PipelineView(Struct, frozen=True):
 
 
 def told_of(broker: Broker) -> list[Told]:
-    """The last word of every step."""
+    """What every step of a pipeline has told of itself last."""
     if broker.progress is None:
         return []
     broker.progress.forget(broker.now())

@@ -36,7 +36,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class SinkView(Struct, frozen=True):
-    """`batch`: the last one published, -1 none; `until`: when that may be forgotten, 0 never."""
+    """A sink as the API shows it. `batch`: the last one published, -1 none; `until`: when that may be forgotten, 0 never."""
 
     name: str
     user: str
@@ -101,9 +101,9 @@ class Status(Struct, frozen=True):
 
 
 class AddressView(Struct, frozen=True):
-    """`oldest`: the lowest offset that can be read, `committed`: the one after the last on disk, `next`: the next message's. Messages
-    are those of its queues and subscriptions together, as in QueueView; `settled`: messages done with. `incarnations`: which log
-    it is, each with the offset that it holds from."""
+    """An address as the API shows it. `oldest`: the lowest offset that can be read, `committed`: the one after the last on disk, `next`:
+    the next message's. Messages are those of its queues and subscriptions together, as in QueueView; `settled`: messages done with.
+    `incarnations`: which log it is, each with the offset that it holds from."""
 
     name: str
     routing_types: list[str]
@@ -159,7 +159,7 @@ class SubscriptionView(Struct, frozen=True):
 
 
 class ConnectionView(Struct, frozen=True):
-    """`waits_for`: why it is not read any further; `memory_bytes`: what is kept for it, `memory` by kind."""
+    """A connection as the API shows it. `waits_for`: why it is not read further; `memory_bytes`: what is kept for it, `memory` by kind."""
 
     id: int
     peer: str
@@ -266,7 +266,7 @@ def _dead_letters(broker: Broker) -> list[DeadLetters]:
 
 
 def address_view(address: Address, dead_letters: Collection[str] = ()) -> AddressView:
-    """`dead_letters`: the addresses that are for them."""
+    """An address as the API shows it. `dead_letters`: the addresses that are for them."""
     log, sums = address.log, sums_of(address)
     return AddressView(
         address.name, [name for kind, name in _ROUTING if address.kinds & kind], address.is_auto, bool(address.owner),
@@ -308,7 +308,7 @@ def connection_view(broker: Broker, connection: Connection) -> ConnectionView:
 
 
 async def group_view(broker: Broker, lags: Lags, name: str, addresses: Iterable[Address]) -> GroupView:
-    """`addresses`: those that are shown."""
+    """A reader group as the API shows it. `addresses`: those that are shown."""
     positions = []
     for address in addresses:
         queue = address.groups.get(name)
@@ -325,7 +325,7 @@ async def group_view(broker: Broker, lags: Lags, name: str, addresses: Iterable[
 
 
 async def position_view(broker: Broker, lags: Lags, name: str, queue: Queue | None) -> PositionView:
-    """`queue`: the group's on one address; None: it has none yet."""
+    """The position of a group on an address as the API shows it. `queue`: the group's on one address; None: it has none yet."""
     patterns = list(broker.engine.group_patterns.get(name, ()))
     if queue is None:
         return PositionView(name, patterns, None, 0, 0, 0, 0, None)

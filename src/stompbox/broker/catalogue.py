@@ -66,7 +66,7 @@ class Catalogue:
 
     @property
     def _engine(self) -> Any:
-        """This, for those who want the Engine, which it is."""
+        """This object as the Engine that it is, for those who want one."""
         return self
 
     def address(self, name: str, kind: int = 0, maker: Maker | None = None) -> Address:
@@ -95,8 +95,8 @@ class Catalogue:
         owner: int = 0,
         maker: Maker | None = None,
     ) -> Address:
-        """`is_auto`: it goes when nobody needs it. `owner`: the session whose temporary destination it is; wildcards do not reach it.
-        `maker`: the user for whom it counts."""
+        """Makes an address. `is_auto`: it goes when nobody needs it. `owner`: the session whose temporary destination it is; wildcards do
+        not reach it. `maker`: the user for whom it counts."""
         if log is None:
             log = lifetimes.new_log(self._engine, self._next_log, name, is_temporary=bool(owner))
             self._next_log += 1
@@ -148,7 +148,7 @@ class Catalogue:
         return ANYCAST if kind is RoutingType.ANYCAST else MULTICAST
 
     def add_divert(self, match: str, divert: Divert) -> None:
-        """From now on messages of the addresses that the match covers go along it."""
+        """Makes messages of the addresses that the match covers go along a divert from now on."""
         words = self.wildcards.match_words(match)
         self.diverts.append((words, divert))
         for address in self.addresses.values():
@@ -216,7 +216,7 @@ class Catalogue:
         return queue
 
     def volatile_cursor(self, position: int) -> Cursor:
-        """One that lives in memory only."""
+        """A new cursor that lives in memory only."""
         self._next_volatile += 1
         return Cursor(self._next_volatile - 1, position, is_durable=False)
 

@@ -58,7 +58,8 @@ class Engine(contracts.Engine, Protocol):
 
 
 class Commits:
-    """`dirty`: addresses whose logs have news; `acked`: queues whose cursors have."""
+    """Gathers what the next commit says, and the units of work that it has. `dirty`: addresses whose logs have news; `acked`: queues whose
+    cursors have."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -92,7 +93,7 @@ class Commits:
         return self.unit
 
     def end(self, *, is_stored: bool) -> None:
-        """`is_stored`: some of it needs the disk."""
+        """Ends the unit of work that is being done. `is_stored`: some of it needs the disk."""
         unit, self.unit, self.last = self.unit, None, None
         if unit is not None and is_stored:
             unit.finish()
@@ -102,7 +103,7 @@ class Commits:
             unit.settle()
 
     def refusable(self) -> list[UnitOfWork]:
-        """Those that are not stored yet, and may never be."""
+        """The units of work that are not stored yet, and may never be."""
         return [unit for unit in (*self._units, *self.units) if unit.is_refusable]
 
     def restore_if_refused(self, restore: Restore) -> None:
@@ -111,7 +112,7 @@ class Commits:
             self.unit.consequences.restore.append(restore)
 
     def restore_if_any_refused(self, restore: Restore) -> None:
-        """The same for each unit of work that is not stored yet, and may never be."""
+        """Has `restore` done when the disk refuses one of the units of work that are not stored yet."""
         for unit in self.refusable():
             unit.consequences.restore.append(restore)
 
@@ -127,7 +128,7 @@ class Commits:
         return not (self.is_held or is_due)
 
     def want(self) -> None:
-        """Somebody waits for the next one."""
+        """Notes that somebody waits for the next commit."""
         self.is_awaited = True
 
     def let_go(self) -> None:
@@ -138,7 +139,7 @@ class Commits:
         self.unit = unit
 
     def suspend(self) -> None:
-        """Others have their turn."""
+        """Interrupts a unit of work that is done in steps, so that others have their turn."""
         self.unit = None
 
     def tell_delivered(self, queue: Queue, told: Delivered) -> None:
@@ -153,7 +154,7 @@ class Commits:
         )
 
     def owe(self, commit: Commit) -> None:
-        """Entries that could not be stored yet."""
+        """Takes over entries that could not be stored yet."""
         self._next.entries.update(commit.entries)
 
     def add_log(self, log: Log) -> None:
@@ -171,7 +172,7 @@ class Commits:
         self.dirty[address_of(queue)] = None  # offsets below its position must not be given out again
 
     def put_cursor(self, queue: Queue) -> None:
-        """It is elsewhere now; what it had acknowledged counts no more."""
+        """Puts a cursor that is elsewhere now into the next commit; what it had acknowledged counts no more."""
         self.acked.pop(queue, None)
         self.add_cursor(queue)
 
@@ -202,7 +203,7 @@ class Commits:
                 self._next.dropped_logs.append(log.id)
 
     def take(self) -> Commit:
-        """All that changed since the last one. Answer with `landed` or `failed` before taking the next.
+        """Takes all that changed since the last commit. Answer with `landed` or `failed` before taking the next.
 
         After an exception here there is no next one: what it would confirm was in this one.
         """
@@ -331,7 +332,7 @@ class Trouble(NamedTuple):
 
 
 def withdraw(engine: Engine, units: list[UnitOfWork]) -> None:
-    """Undoes all of these, the latest first."""
+    """Undoes units of work that the disk has refused, the latest first."""
     addresses: dict[Address, list[Run]] = {}
     for unit in reversed(units):
         unit.refuse()

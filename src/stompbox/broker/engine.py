@@ -147,7 +147,8 @@ class Engine(Catalogue):
             raise Refused(self.trouble.code, self.trouble.text)
 
     def publish_prepared(self, address: Address, run: Run) -> bool:
-        """The same of what is part of something larger: it is not refused any more, whatever has come about since `prepare`."""
+        """Publishes as `publish` does what is part of something larger: it is not refused any more, whatever has come about since
+        `prepare`."""
         return self._publish(address, run)
 
     def _publish(self, address: Address, run: Run) -> bool:
@@ -162,7 +163,7 @@ class Engine(Catalogue):
         return kept is not None and self.route(address, kept)
 
     def route(self, address: Address, run: Run) -> bool:
-        """The same without a look at duplicates."""
+        """Gives a run to its address without a look at duplicates."""
         if run.shape.special is not None and run.shape.special.repeats:
             return self.schedules.add(address, run)
         if run.routing & ANYCAST and not address.anycast and not run.queue:
@@ -232,7 +233,7 @@ class Engine(Catalogue):
         return is_wanted and not is_volatile and self.is_durable
 
     def log_run(self, address: Address, run: Run, *, is_loose: bool = False) -> None:
-        """`is_loose`: what is not in the log yet goes there for want of memory alone."""
+        """Puts a run into the log of its address. `is_loose`: what is not in the log yet goes there for want of memory alone."""
         if address.log.add(run):
             run.is_loose = is_loose
             self.unsaved += cost_of(run)
@@ -254,7 +255,7 @@ class Engine(Catalogue):
         self.acknowledge(consumer, consumer.take_flushed())
 
     def acknowledge(self, consumer: Consumer, sent: list[Sent]) -> None:
-        """Messages that `Consumer.take` gave are done with."""
+        """A consumer is done with messages that `Consumer.take` gave."""
         for binding, segment in sent:
             binding.queue.acknowledge(segment)
             binding.done += (count := segment.stop - segment.first)
@@ -269,7 +270,7 @@ class Engine(Catalogue):
             pass
 
     def refusing(self, consumer: Consumer, sent: list[Sent], refusal: Refusal) -> Iterator[None]:
-        """The same in steps."""
+        """Refuses messages as `refuse` does, in steps."""
         yield from redelivery.giving_back(self, sent, refusal.outcome, FAR, refusal.delay)
         if consumer.starved:
             self.feed(consumer)
@@ -280,7 +281,7 @@ class Engine(Catalogue):
         self.refuse(consumer, consumer.withdraw(binding, offset))
 
     def take_written(self, consumer: Consumer) -> list[Sent]:
-        """All that has left for a consumer and is not acknowledged; what has not left goes back."""
+        """Takes from a consumer all that has left for it and is not acknowledged; what has not left goes back."""
         written = consumer.written
         consumer.outbox.clear()
         sent = consumer.take_all()
@@ -303,7 +304,8 @@ class Engine(Catalogue):
     # Transactions
 
     def commit(self, transaction: Transaction, *, is_answered: bool = False) -> bool:
-        """Everything of it, at once and in one commit. True when its receipt must wait for that commit. When it raises it was aborted."""
+        """Does all that the transaction holds, at once and in one commit. True when its receipt must wait for that commit. When it raises
+        it was aborted."""
         return transactions.commit(self, transaction, is_answered=is_answered)
 
     def abort(self, transaction: Transaction, *, is_failure: bool = False) -> None:
@@ -313,7 +315,7 @@ class Engine(Catalogue):
             pass
 
     def unhold(self, consumer: Consumer, sent: list[Sent]) -> None:
-        """What a transaction had acknowledged is not."""
+        """Gives a consumer messages back that a transaction had acknowledged, and which it does not any more."""
         for _ in transactions.unholding(self, consumer, sent):
             pass
 
@@ -380,7 +382,7 @@ class Engine(Catalogue):
         return bool(self.commits)
 
     def take_commit(self) -> Commit:
-        """All that changed since the last one. Answer with `committed` or `commit_failed` before taking the next."""
+        """The commit with all that changed since the last one. Answer with `committed` or `commit_failed` before taking the next."""
         return self.commits.take()
 
     def committed(self) -> None:

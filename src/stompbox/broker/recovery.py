@@ -121,7 +121,7 @@ def _note_unused(engine: Engine, log: Log, stored: StoredLog, known: list[list[i
 
 
 def _duplicates(engine: Engine, entries: Entries) -> None:
-    """What each address remembers, the oldest first."""
+    """Gives each address what it remembered, the oldest first."""
     blocks = [(*map(int, key.split(".")), values) for key, values in entries.get("duplicates", {}).items()]
     for log, block, values in sorted(blocks, key=lambda entry: entry[:2]):
         known = duplicates_of(engine.logs[log]) if log in engine.logs else None

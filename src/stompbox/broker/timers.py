@@ -47,7 +47,7 @@ class Alarm:
         self.at = NONE
 
     def by(self, when: int) -> None:
-        """At `when` at the latest."""
+        """Has the alarm ring at `when` at the latest."""
         if self.at == NONE or when < self.at:
             self.at = when
             self._timers.at(when, partial(self._ring, when))

@@ -69,11 +69,11 @@ class Transaction:
         self.size = EMPTY + len(name)  # octets of memory, about
 
     def replace_sends(self, sends: list[tuple[Address, Run]]) -> None:
-        """These are what it sends: their addresses may have gone and come again."""
+        """Replaces what the transaction sends: the addresses may have gone and come again."""
         self.sends = sends
 
     def wait_for(self, unit: UnitOfWork | None) -> None:
-        """Its receipt waits until this is stored."""
+        """The receipt of its COMMIT waits until this is stored."""
         self.unit = unit
 
     @property
@@ -83,7 +83,7 @@ class Transaction:
 
     @property
     def answered(self) -> list[tuple[Consumer, list[Sent]]]:
-        """All that it holds of subscriptions."""
+        """Everything of subscriptions that the transaction acknowledges or refuses."""
         return self.acked + [(consumer, sent) for consumer, sent, _ in self.refused]
 
     def __repr__(self) -> str:
@@ -116,8 +116,8 @@ def commit(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bo
 
 
 def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -> Generator[None, None, bool]:
-    """The same for one that has very much, in steps between which others have their turn. No commit of the store is taken from the first
-    message to the last acknowledgement; so after a crash all of it is there, or nothing. Others wait for a commit meanwhile, and one
+    """Commits a transaction that has very much, in steps between which others have their turn. No commit of the store is taken from the
+    first message to the last acknowledgement; so after a crash all of it is there, or nothing. Others wait for a commit meanwhile, and one
     comes between two such transactions."""
     try:
         yield from _preparing(engine, transaction)
@@ -192,7 +192,7 @@ def _publish_part(engine: Engine, part: list[tuple[Address, Run]], maker: Maker 
 
 
 def is_long(transaction: Transaction) -> bool:
-    """Whether its COMMIT is one for `committing`."""
+    """Whether the COMMIT of a transaction is long, and so one for `committing`."""
     return (
         len(transaction.sends) > STEP
         or len(transaction.answered) > STEP

@@ -32,7 +32,7 @@ class Fate(Enum):
 
 
 class Loss(NamedTuple):
-    """`queue`: its name, or that of the address where there was no queue."""
+    """Messages of a queue that were not delivered, and why. `queue`: its name, or that of the address where there was no queue."""
 
     queue: str
     reason: str
@@ -56,7 +56,7 @@ class Undelivered:
         self.totals[reason, fate] += count
 
     def take(self) -> list[tuple[Loss, int]]:
-        """All of it, what is most first."""
+        """Takes all losses that were counted, the most frequent first."""
         found, self.counts = self.counts.most_common(), Counter()
         return found
 

@@ -28,7 +28,7 @@ class Work:
         self.total = 0  # since the start, but for those of `done`
 
     def begin(self) -> None:
-        """A new turn."""
+        """Begins to count a new turn."""
         self.total += self.done
         self.done = 0
 

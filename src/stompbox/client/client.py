@@ -32,7 +32,7 @@ from stompbox.stomp.versions import VERSIONS, Version
 
 
 class Request:
-    """One request that waits for its answer."""
+    """A request that waits for its answer."""
 
     def __init__(self) -> None:
         self.future: asyncio.Future[ReceivedMessage] = asyncio.get_running_loop().create_future()
@@ -97,7 +97,7 @@ class Client:
 
     @property
     def version(self) -> Version:
-        """The STOMP version that was negotiated, last."""
+        """The STOMP version that was negotiated with the broker last."""
         return self._link.version
 
     @property

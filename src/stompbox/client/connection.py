@@ -41,7 +41,7 @@ SOCKET_BUFFER: Final = 1024 * 1024  # octets in the transport from which on send
 
 
 class Deliverable(Protocol):
-    """Where the messages of a subscription go."""
+    """What takes the messages of a subscription."""
 
     def deliver(self, run: MessageRun) -> None: ...
 
@@ -93,14 +93,14 @@ class BrokerConnection(asyncio.Protocol):
     # -- out ---------------------------------------------------------------------------------------------------------
 
     def confirm(self, number: int, frame: bytes, waiter: Waiter, *, again: bool = True) -> None:
-        """Sends a frame that carries `receipt:<number>`."""
+        """Sends a frame that carries the header `receipt:<number>`."""
         self.protocol.confirm(number, frame, waiter, again=again)
         self.sent(len(frame))
         if self._intake.is_paused:
             self._intake.regulate()
 
     def confirm_all(self, frames: Sequence[tuple[int, bytes]], waiter: Waiter) -> None:
-        """The same for many frames of one sender, each with its number."""
+        """Sends many frames of one sender, each with the number of its receipt."""
         self.protocol.confirm_all(frames, waiter)
         self.sent(sum([len(frame) for _, frame in frames]))
         if self._intake.is_paused:
@@ -282,7 +282,7 @@ class BrokerConnection(asyncio.Protocol):
             self._transport.abort()
 
     def close(self) -> None:
-        """Ends the connection after what was written."""
+        """Ends the connection after all that was written has gone out."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             self.flush()

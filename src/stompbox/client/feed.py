@@ -32,7 +32,7 @@ ACK_SIZE: Final = 64  # octets of an ACK frame, about
 
 
 class SubscriptionRoute:
-    """A subscription on one connection."""
+    """A subscription as one connection has it."""
 
     __slots__ = ("connection", "is_auto", "is_over", "subscription", "was_stale")
 
@@ -80,7 +80,7 @@ class SubscriptionRoute:
             position.settled(message, is_cumulative=self.subscription.ack == "client")
 
     def say(self, message: ReceivedMessage, answer: Answer) -> bool:
-        """`check` and `post`. True: `breathe` before the next one."""
+        """Checks an answer and writes it. True: `breathe` before the next one."""
         self.check(message, answer)
         return self.post(message, answer) or self.connection.is_blocked
 
@@ -198,7 +198,7 @@ class Feed:
 
     @property
     def buffered(self) -> int:
-        """Messages that wait for the application."""
+        """How many messages wait for the application."""
         return len(self._buffer)
 
     # -- subscribing -------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class Feed:
             self.refused(error)
 
     def refused(self, error: StompboxError) -> None:
-        """It could not be made again: that ends it."""
+        """Ends the subscription, because it could not be made again."""
         self.link.subscriptions.pop(self.id, None)
         if self._route is not None:
             self._route.is_over = True

@@ -33,7 +33,7 @@ class Intake:
         self._connection: Readable | None = None
 
     def attach(self, connection: Readable | None) -> None:
-        """From now on this connection is the one to be paused; a new one begins to read."""
+        """Makes this connection the one to be paused; a new one begins to read."""
         self._connection = connection
         self.is_paused = False
         self.regulate()

@@ -54,17 +54,17 @@ class Subscriber(Protocol):
     """A subscription as the link sees it."""
 
     def resubscribe(self, connection: BrokerConnection) -> None:
-        """There is a new connection."""
+        """Subscribes again, because there is a new connection."""
 
     def detached(self) -> None:
         """The connection is gone; another may come."""
 
     def end(self, error: StompboxError | None) -> None:
-        """Nothing will come any more."""
+        """Ends the subscription: no message will come any more."""
 
 
 class Call:
-    """One call that waits for its receipt."""
+    """A call that waits for its receipt."""
 
     __slots__ = ("future",)
 
@@ -181,7 +181,7 @@ class Link:
         self._tell_state(error)
 
     def _tell_state(self, error: StompboxError | None = None) -> None:
-        """`error`: why the connection is lost, or closed for good."""
+        """Tells the application of a new state. `error`: why the connection is lost, or closed for good."""
         if self.on_state is None or self._told is self.state:
             return
         self._told = self.state
@@ -363,7 +363,7 @@ class Link:
         return ConnectionLost("receipt-timeout", f"no receipt for {what} within {limit or 0:g} s{why}")
 
     def forget(self, number: int) -> None:
-        """Nobody waits for this receipt any more."""
+        """Forgets a receipt that nobody waits for any more."""
         self.backlog.pop(number, None)
         if self.connection is not None:
             self.connection.protocol.give_up(number)

@@ -65,7 +65,7 @@ class Route(Protocol):
 
 
 class ReceivedMessage:
-    """What a MESSAGE frame holds."""
+    """What the frames MESSAGE hold, for all clients."""
 
     # _ack_id: the header that an ACK repeats, as it came (octets, escapes and all), or None
     __slots__ = ("_ack_id", "_form", "_head", "_headers", "_route", "body", "is_settled")
@@ -94,7 +94,7 @@ class ReceivedMessage:
 
     @property
     def id(self) -> str:
-        """The header message-id."""
+        """The value of the header message-id."""
         return self.headers.get("message-id", "")
 
     @property
@@ -165,7 +165,7 @@ class ReceivedMessage:
 
 
 class Message(ReceivedMessage):
-    """A message that an asynchronous subscription delivered."""
+    """A message that a subscription of the asynchronous client delivered."""
 
     __slots__ = ()
 

@@ -153,7 +153,7 @@ class Options:
         return self.tls.server_name if isinstance(self.tls, TLS) else None
 
     def merged(self, target: Target) -> Options:
-        """These options with what the URL says where they are silent: the argument wins."""
+        """Fills the options that are silent with what the URL says: the argument wins."""
         url = target.options
         options = replace(
             self,

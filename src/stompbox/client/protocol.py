@@ -70,7 +70,7 @@ class ProtocolState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The broker took us in."""
+    """The broker has accepted the connection."""
 
     version: Version
     server: str
@@ -78,7 +78,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """RECEIPTs came for these."""
+    """RECEIPTs have come for these claims."""
 
     claims: list[Claim]
 
@@ -166,7 +166,7 @@ class ClientProtocol:
         self.output.append(encode(Frame("CONNECT", headers), V10))
 
     def take_output(self, now: float) -> list[bytes]:
-        """What to write now, frame by frame."""
+        """Takes what is to be written now, frame by frame."""
         frames, self.output = self.output, []
         if frames:
             self._sent_at = now
@@ -178,7 +178,7 @@ class ClientProtocol:
         self.output.append(frame)
 
     def confirm_all(self, frames: Sequence[tuple[int, bytes]], waiter: Waiter) -> None:
-        """The same for many frames of one sender, each with its number."""
+        """Sends many frames of one sender, each with the number of its receipt."""
         receipts = self.receipts
         for number, frame in frames:
             receipts[number] = (waiter, frame)
@@ -444,7 +444,7 @@ class ClientProtocol:
             events.append(Unexpected(kind, text))
 
     def eof(self) -> ConnectionLost:
-        """What the end of the stream means."""
+        """What the end of the stream means to those who wait, as an error."""
         was, self.state = self.state, ProtocolState.CLOSED
         if self._decoder.pending:
             text = f"the broker closed the connection in the middle of a frame ({self._decoder.pending} octets of it came)"
@@ -465,7 +465,7 @@ class ClientProtocol:
         self._heard_at = now
 
     def started(self, now: float) -> None:
-        """The clock for heart-beats begins."""
+        """Begins to count the time of the heart-beats."""
         self._sent_at = self._heard_at = now
 
     def deadline(self) -> float | None:

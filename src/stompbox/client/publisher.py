@@ -27,7 +27,7 @@ PART: Final = 256  # bodies that are taken from an iterable at once
 
 
 def parts(bodies: Iterable[Body]) -> Iterator[list[Body]]:
-    """Raises UsageError for what is one body."""
+    """Takes bodies apart into lists of which one is sent at once. Raises UsageError for what is a single body."""
     if isinstance(bodies, str | bytes | bytearray | memoryview | Mapping) or not isinstance(bodies, Iterable):
         raise UsageError(
             "bad-body",
@@ -64,7 +64,7 @@ class Window:
 
     @property
     def room(self) -> int:
-        """Messages that fit in."""
+        """How many messages may be sent before one is confirmed."""
         return self.most - self.outstanding
 
     def take(self, frame: bytes) -> None:
@@ -92,7 +92,7 @@ class Window:
         return self._error is not None
 
     def raise_failure(self) -> None:
-        """Each failure is raised once."""
+        """Raises the failure that has come, once."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -116,12 +116,12 @@ class Publisher:
 
     @property
     def outstanding(self) -> int:
-        """Messages sent and not yet confirmed."""
+        """How many messages are sent and not yet confirmed."""
         return self._window.outstanding
 
     @property
     def confirmed_count(self) -> int:
-        """Messages that the broker has confirmed."""
+        """How many messages the broker has confirmed."""
         return self._window.confirmed_count
 
     @property

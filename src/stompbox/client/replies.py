@@ -37,7 +37,7 @@ class Replies:
         self._subscribing = asyncio.Lock()
 
     def headers(self, given: Headers | None) -> dict[str, str]:
-        """Those of a request. Raises UsageError for those that are written here."""
+        """The headers of a request. Raises UsageError for those that are written here."""
         texts = header_texts(given or {})
         for name in _OWN_HEADERS:
             if name in texts:
@@ -49,7 +49,7 @@ class Replies:
         }
 
     async def open(self, timeout: float | None) -> None:
-        """Returns when replies can come."""
+        """Subscribes to the replies; returns when they can come."""
         async with self._subscribing:
             connection = await self._link.connected(timeout)
             if self._connection is connection:
@@ -86,7 +86,7 @@ class Replies:
                 future.set_result(message)
 
     def resubscribe(self, connection: BrokerConnection) -> None:
-        """The next request does it."""
+        """Does nothing: the next request subscribes again."""
 
     def detached(self) -> None:
         self._connection = None

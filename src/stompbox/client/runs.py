@@ -31,7 +31,7 @@ _M, _R = b"MR"
 
 
 class MessageRun:
-    """Consecutive messages of one route."""
+    """Consecutive messages of one subscription."""
 
     __slots__ = ("messages", "route", "size")
 
@@ -45,7 +45,7 @@ class MessageRun:
 
 
 class ReceiptRun:
-    """The numbers of consecutive RECEIPT frames."""
+    """The numbers that consecutive RECEIPT frames carry."""
 
     __slots__ = ("numbers",)
 

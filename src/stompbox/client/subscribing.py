@@ -20,7 +20,7 @@ _OWN_HEADERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The arguments of `subscribe`, checked."""
+    """The arguments of `subscribe` after they were checked."""
 
     destination: str
     ack: str

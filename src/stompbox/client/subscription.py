@@ -30,7 +30,7 @@ class Subscription:
 
     @property
     def id(self) -> str:
-        """The id of the SUBSCRIBE."""
+        """The id that the SUBSCRIBE carries."""
         return self._feed.id
 
     @property
@@ -39,7 +39,7 @@ class Subscription:
 
     @property
     def buffered(self) -> int:
-        """Messages that wait for the application."""
+        """How many messages wait for the application."""
         return self._feed.buffered
 
     async def open(self) -> None:

@@ -71,7 +71,7 @@ class Transaction:
         await self._settle(ACK, message)
 
     async def nack(self, message: ReceivedMessage, *, requeue: bool = True, delay: float = 0.0) -> None:
-        """As Message.nack; it counts from COMMIT on."""
+        """Refuses a message as Message.nack does; it counts from COMMIT on."""
         await self._settle(refusal(requeue, delay), message)
 
     async def _settle(self, answer: Answer, message: ReceivedMessage) -> None:

@@ -162,5 +162,5 @@ def nearest(name: str, allowed: tuple[str, ...]) -> str:
 
 
 def _shown(url: str) -> str:
-    """The URL without its passcode."""
+    """The URL as it is shown, without its passcode."""
     return repr(redacted(url))

@@ -29,7 +29,7 @@ _SUBPROTOCOLS: Final = {
 
 
 class WebSocketWire:
-    """One WebSocket connection (RFC 6455), without extensions."""
+    """A WebSocket connection (RFC 6455) without extensions, under STOMP."""
 
     def __init__(self, target: Target, versions: tuple[str, ...], limits: FrameLimits) -> None:
         host = f"[{target.host}]" if ":" in target.host else target.host

@@ -11,7 +11,7 @@ class Wire(Protocol):
     is_open: bool
 
     def start(self) -> bytes:
-        """Before anything else: the wire's own handshake."""
+        """What is written before anything else: the wire's own handshake."""
 
     def receive(self, data: bytes) -> list[bytes]:
         """The STOMP octets in `data`. Raises ConnectionLost when the other side refuses or breaks the rules of the wire."""
@@ -23,14 +23,14 @@ class Wire(Protocol):
         """Whole STOMP frames (or a heart-beat) as octets for the socket."""
 
     def goodbye(self) -> bytes:
-        """Last octets before the socket closes."""
+        """What is written last, before the socket closes."""
 
     def last_words(self) -> str:
         """Why the other side closed, where the wire can say so."""
 
 
 class StreamWire:
-    """STOMP straight on the stream."""
+    """A wire on which STOMP is written to the stream as it is."""
 
     def __init__(self) -> None:
         self.is_open = True

@@ -38,7 +38,7 @@ _OWN: Final = "Stompbox"
 
 
 class Configuration(Table, frozen=True):
-    """All of it. Made by `load`; the defaults alone are what `stompbox serve` uses without file."""
+    """The whole configuration of a broker. Made by `load`; the defaults alone are what `stompbox serve` uses without file."""
 
     data: Annotated[str, key("Folder of the data; made if it is not there, its owner's alone.")] = (
         "stompbox-data"

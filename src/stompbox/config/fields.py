@@ -80,7 +80,7 @@ class Field(Struct, frozen=True, kw_only=True):
         return inner if isinstance(inner, type) and issubclass(inner, Struct) else None
 
     def allowed(self) -> str:
-        """What may be written here, for people."""
+        """Says for people what may be written here."""
         return _allowed_items(self) if self.item else _allowed(self, self.plain)
 
     def allowed_item(self) -> str:

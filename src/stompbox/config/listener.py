@@ -139,7 +139,7 @@ def is_path(host: str) -> bool:
 
 
 def joined(host: str, port: int) -> str:
-    """ "host:port", with brackets around an IPv6 address; "unix:///path" of a file."""
+    """An endpoint as "host:port", with brackets around an IPv6 address, or as "unix:///path" of a file."""
     if is_path(host):
         return UNIX + host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -239,7 +239,7 @@ def _value(option: Field, text: str, where: str) -> Any:
 
 
 def _converted(option: Field, text: str) -> Any:
-    """The value that `text` spells. Raises ValueError."""
+    """The value of an option that `text` spells. Raises ValueError."""
     if option.name == "heart_beat":
         return None if text.casefold() == "auto" else _heart_beat(text)
     if words(option.plain):

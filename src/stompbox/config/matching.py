@@ -57,7 +57,7 @@ class Wildcards(Struct, frozen=True):
         return name.split(self.delimiter)
 
     def is_wild(self, destination: str) -> bool:
-        """Whether a destination is a pattern."""
+        """Whether a destination is a pattern of several addresses."""
         return self.is_routed and self._has_wildcards(destination)
 
     def words(self, destination: str) -> Words:
@@ -109,7 +109,7 @@ class Wildcards(Struct, frozen=True):
         return f"in {mixed!r} a wildcard is only a part of the word; {whole}{hint}"
 
     def problem_of_match(self, match: str) -> str:
-        """The same of a match of the configuration, where another delimiter can be set."""
+        """What is wrong with a match of the configuration, where another delimiter can be set; "" for a good one."""
         if self._is_literal(match):
             is_name = match[1:-1] and not match[1:-1].startswith(MARK)
             return (

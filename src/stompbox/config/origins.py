@@ -29,7 +29,7 @@ class Origins(Struct, frozen=True, kw_only=True):
         return found or "default"
 
     def refuse(self, path: Path, problem: str, code: str = "config-value") -> NoReturn:
-        """Raise the ConfigError for a key."""
+        """Raises the ConfigError that says where a key stands and what is wrong with it."""
         where = self.where(path)
         places = [] if where == "default" else [where]
         raise ConfigError(code, ": ".join([*places, *([spelled(path)] if path else []), problem]))
@@ -42,6 +42,6 @@ class Loaded(Origins, frozen=True, kw_only=True):
 
 
 def spelled(path: Path) -> str:
-    """`address-setting[0].match`, counted from 0 as in JSON."""
+    """A key as it is written in errors: `address-setting[0].match`, counted from 0 as in JSON."""
     text = "".join(f"[{word}]" if isinstance(word, int) else f".{word}" for word in path)
     return text.removeprefix(".")

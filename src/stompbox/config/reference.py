@@ -61,7 +61,7 @@ def _filled(match: Match[str]) -> str:
 
 
 def table(name: str) -> Iterator[str]:
-    """The lines of one table."""
+    """The lines of the page that describe one table."""
     yield "| key | value | default | unit | meaning | default from |"
     yield "|---|---|---|---|---|---|"
     for field in fields_of(TABLES[name]).values():

@@ -50,7 +50,7 @@ def read(
     environ: Mapping[str, str] | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> Loaded:
-    """The same with the origin of each key."""
+    """The configuration as `load` makes it, with the origin of each key."""
     environ = environ or {}
     layers = [_file_layer(path, environ), environment.read(environ), _flag_layer(overrides or {})]
     content: dict[str, Any] = {}
@@ -292,7 +292,7 @@ def _refuse_type(problem: str, content: dict[str, Any], struct: type[Struct], bl
 
 
 def _path_of(place: str) -> Path:
-    """`.user[0].name` as ("user", 0, "name")."""
+    """The path of a key as msgspec writes it: `.user[0].name` is ("user", 0, "name")."""
     path: list[str | int] = []
     for word in place.replace("[...]", "").replace("[", ".[").split("."):
         # [...] is some value of a table of texts

@@ -40,7 +40,7 @@ def _where_and_what(problem: str, text: str, name: str) -> str:
 
 
 def _of_another_broker(text: str) -> str:
-    """Where it stands what to write instead."""
+    """Where it stands what to write instead of the configuration of another broker; "" for what is none."""
     if text.lstrip("\ufeff \t\r\n").startswith("<"):
         return "; it is XML, as Artemis's broker.xml: docs/configuration.md says key by key what to write for it (From a broker.xml)"
     if search(r"(?m)^[ \t]*imq\.", text):

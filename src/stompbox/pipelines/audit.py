@@ -170,7 +170,7 @@ class _Views:
         return none if self._kept is None else self._kept.select(*none.columns)
 
     def stored(self, columns: str) -> Any:
-        """Rows of the broker, likewise."""
+        """The rows that the broker has of the addresses that are audited."""
         if not self._extents:
             return self.session.createDataFrame([], columns)
         options = {

@@ -33,7 +33,7 @@ def require_own(state: Path, pipeline: str) -> None:
 
 
 def claim(state: Path, pipeline: str) -> None:
-    """From now on the step's folder is this pipeline's; one of an older version is whose step runs first. Raises as above."""
+    """Makes the step's folder this pipeline's; one of an older version is whose step runs first. Raises as above."""
     require_own(state, pipeline)
     if not (state / OWNER).exists():
         disk.write(state / OWNER, pipeline.encode())

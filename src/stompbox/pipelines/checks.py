@@ -297,7 +297,7 @@ def _check_table_source(plan: Plan, path: Path, source: SourceTable) -> None:
 
 
 def _check_source(plan: Plan, path: Path, step: Stream, source: ArchiveTable | SourceTable) -> None:
-    """What the data source itself would refuse."""
+    """Refuses what the data source itself would refuse."""
     if not source.destinations:
         plan.origins.refuse((*path, "destinations"), "expected at least one destination")
     try:

@@ -47,7 +47,7 @@ class Reading(Struct, frozen=True):
 
 
 class Explained(Struct, frozen=True, omit_defaults=True):
-    """One step, for people and as JSON."""
+    """What one step reads and writes, for people and as JSON."""
 
     step: str
     kind: str

@@ -41,7 +41,7 @@ def masked(text: str, secrets: Sequence[str]) -> str:
 
 
 class Masking(logging.Formatter):
-    """Lines of a log, stacks too."""
+    """Lays out the lines of a log, and stacks, with the secrets starred out."""
 
     def __init__(self, layout: str, secrets: Sequence[str]) -> None:
         super().__init__(layout)

@@ -110,7 +110,7 @@ class IcebergFiles:
             return bool(agreed(partial(self._appended, staged, [], query, batch), *_CONFLICTS))
 
     def _appended(self, staged: Staged, put: list[DataFile], query: str, batch: int) -> bool:
-        """`put`: the files at their names, where an attempt before has put them there."""
+        """Appends staged files to the table in one commit. `put`: the files at their names, where an attempt before has put them there."""
         filesystem = None if self._folder else self.filesystem()
         schema = parquet.read_schema(str((put or staged.files)[0].path), filesystem=filesystem)
         table = self._there(schema.remove_metadata(), staged.partition_by)
@@ -201,7 +201,7 @@ class IcebergFiles:
             self._remove_orphans(table)
 
     def _remove_orphans(self, table: Any) -> None:
-        """Those that were seen as such long enough ago; of the others it is written down when they were seen first."""
+        """Removes files that were seen as orphans long enough ago; of the others it is written down when they were seen first."""
         now, location = time.time(), self._location(table)
         known, named = self._orphans(location), set(_named(table))
         found = [

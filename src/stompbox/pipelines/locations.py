@@ -41,7 +41,7 @@ class Attempt:
     storage: Storage | None = None
 
     def filesystem(self) -> Any:
-        """Arrow's; None: the files of this machine."""
+        """Arrow's file system of the store; None: the files of this machine."""
         return None if self.storage is None else self.storage.filesystem()
 
 
@@ -52,15 +52,15 @@ def _filesystem(storage: Storage | None) -> Any:
 
 
 class Location(Protocol):
-    """Where one table lies."""
+    """A location at which one table lies."""
 
     @property
     def uri(self) -> str:
-        """For libraries, and for people."""
+        """The location as libraries, and people, name it."""
 
     @property
     def path(self) -> PurePath:
-        """The same as Arrow's file systems name it; of an object store `bucket/key`."""
+        """The location as Arrow's file systems name it; of an object store `bucket/key`."""
 
     @property
     def storage(self) -> Storage | None: ...
@@ -77,7 +77,7 @@ class Location(Protocol):
         """Nothing that a reader may have listed is removed meanwhile, where that can be had."""
 
     def unread(self) -> AbstractContextManager[bool]:
-        """Is nobody known to read?"""
+        """Whether nobody is known to read the table, for as long as the context lasts."""
 
     def attempt(self, name: str, below: str = "") -> Attempt:
         """Where to write what this attempt makes; `below`: the folder of the table that has the data."""

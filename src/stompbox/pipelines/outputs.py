@@ -30,7 +30,7 @@ class Output:
         return str(self.folder / name) if self._store is None else f"{self._store.uri}/{name}"
 
     def put(self, *names: str) -> None:
-        """These files, and folders of Parquet files, in this order."""
+        """Puts these files, and folders of Parquet files, into the store, in this order."""
         if self._store is not None:
             for name in names:
                 _put(self.folder / name, self._store, self._store.path / name)

@@ -52,7 +52,8 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """`drawn`: sums and highest values per `unit` (hour or day) and address, the small addresses as one called `others`."""
+    """What the page of a report draws. `drawn`: sums and highest values per `unit` (hour or day) and address, the small addresses as one
+    called `others`."""
 
     title: str
     totals: Totals
@@ -108,7 +109,7 @@ def _cards(totals: Totals) -> str:
 
 
 def _drawn(title: str, about: str, hours: Rows, name: str) -> str:
-    """Columns per hour, stacked by address."""
+    """Draws columns per hour, stacked by address."""
     if not hours:
         return ""
     times, names = _times(hours), _largest(hours, name)

@@ -277,7 +277,7 @@ def _exchanged(state: LogState, gone: Iterable[PurePath], shown: Iterable[PurePa
 
 
 def _entry(file: DataFile) -> dict[str, Any]:
-    """One line of Spark's log (SinkFileStatus)."""
+    """A file as one line of Spark's log (SinkFileStatus)."""
     return {
         "path": file.path.as_uri(), "size": file.size, "isDir": False, "modificationTime": file.modified,
         "blockReplication": 1, "blockSize": 33_554_432, "action": "add",

@@ -58,7 +58,7 @@ class Plan(Struct, frozen=True):
         return self.store(text) if is_url(text) else self.path(text)
 
     def shown(self, text: str, kept: Format) -> str:
-        """The same for people."""
+        """The location of a table as people are shown it."""
         where = self.where(text, kept)
         return (
             where.identifier
@@ -111,7 +111,7 @@ class Plan(Struct, frozen=True):
         return target_of(Given(self.connection()))
 
     def stream_options(self, step: Stream, source: ArchiveTable | SourceTable, group: str) -> dict[str, str]:
-        """The options of one streaming source."""
+        """The options of one source of a stream."""
         options = {
             **self.connection(), "destination": ",".join(source.destinations), "group": source.group or group,
             "startingOffsets": source.starting, "failOnDataLoss": str(step.fail_on_data_loss).lower(),
@@ -208,7 +208,7 @@ def _azure(table: AzureTable, environ: dict[str, str]) -> Azure:
 
 
 def _catalog(table: CatalogTable | None, environ: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """As pyiceberg takes it."""
+    """The settings of a catalogue as pyiceberg takes them."""
     if table is None:
         return ()
     given = {

@@ -22,7 +22,7 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="event", omit_defaults=
 
 
 class Started(Event, frozen=True, kw_only=True, tag="started"):
-    """A step has begun."""
+    """A step of the pipeline has begun."""
 
     kind: str
 

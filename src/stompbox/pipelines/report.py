@@ -140,7 +140,7 @@ def _table(plan: Plan, archive: ArchiveTable) -> Table:
 
 
 def _dead(session: Any, plan: Plan, step: ReportTable) -> Any:
-    """Those destinations of dead letters that are there."""
+    """The messages of those destinations of dead letters that are there."""
     with leased(plan.target()) as link:
         there = [name for name in step.dead_letters if describe(link, name, create=False).extents]
     if not there:

@@ -347,7 +347,7 @@ KINDS: Final[dict[type, str]] = {
 
 
 class Pipeline(Table, frozen=True, kw_only=True):
-    """All of a file."""
+    """The content of a whole pipeline file."""
 
     name: Annotated[str, key("The pipeline; default: the file's name.", kind="name")] = ""
     url: Annotated[

@@ -58,7 +58,7 @@ def stage(frame: Any, folder: Path, kept: Format, batch: str, partition_by: str 
 
 
 def stage_by_arrow(frame: Any, table: Table, kept: Format, batch: str, partition_by: str = "") -> Staged:
-    """The same where Java cannot write: the rows go to Python's tasks, which write them to an object store."""
+    """Stages rows where Java cannot write: they go to Python's tasks, which write them to an object store."""
     from pyspark.sql.functions import col, lit
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -138,7 +138,7 @@ def read(spark: Any, table: Table, *, merge: bool = False, columns: Sequence[str
 
 
 def _read_by_arrow(spark: Any, table: Table, files: Sequence[Any], columns: Sequence[str]) -> Any:
-    """The same from where Java cannot read: Python's tasks read the files, some of them each."""
+    """Reads files where Java cannot: Python's tasks read them, some of them each."""
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
     from pyspark.sql.types import StructType
 

@@ -46,7 +46,7 @@ _SAME: Final = {"s3a": "s3", "abfss": "abfs"}  # of which both name one object
 
 
 def plain_url(url: str) -> str:
-    """The same object by the one name that it has here."""
+    """The URL of the same object with the one scheme that it has here."""
     scheme, _, rest = url.partition("://")
     return f"{_SAME.get(scheme, scheme)}://{rest}"
 
@@ -62,7 +62,8 @@ def arrow_path(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Google:
-    """`credentials`: the file that GOOGLE_APPLICATION_CREDENTIALS names; `token`, good until `expires` (ms): what a catalogue hands out."""
+    """How Google's storage is reached. `credentials`: the file that GOOGLE_APPLICATION_CREDENTIALS names; `token`, good until `expires`
+    (ms): what a catalogue hands out."""
 
     endpoint: str = ""
     is_anonymous: bool = False
@@ -103,7 +104,7 @@ class Google:
 
 @dataclass(frozen=True, slots=True)
 class Azure:
-    """`account`: where no URL names it."""
+    """How Azure is reached; `account` where no URL names it."""
 
     account: str = ""
     account_key: str = field(default="", repr=False)
@@ -114,7 +115,7 @@ class Azure:
     endpoint: str = ""
 
     def of(self, authority: str) -> Azure:
-        """The account that a URL names, `container@account.dfs.core.windows.net`."""
+        """The account that a URL such as `container@account.dfs.core.windows.net` names."""
         host = authority.partition("@")[2]
         return replace(self, account=host.partition(".")[0]) if host else self
 
@@ -155,7 +156,7 @@ class Azure:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """All of [storage], and which service a URL is of (`at`). Its own fields are S3's."""
+    """The table [storage] as a whole, and which service a URL is of (`at`). Its own fields are S3's."""
 
     endpoint: str = ""
     region: str = ""
@@ -185,7 +186,7 @@ class Storage:
         return _opened(self)
 
     def delta(self) -> dict[str, str]:
-        """As delta-rs takes it."""
+        """The options of a store as delta-rs takes them."""
         own = {
             Service.S3: self._s3_of_delta,
             Service.GOOGLE: self.google.delta,

@@ -81,7 +81,7 @@ class Retention:
 class Table(Protocol):
     @property
     def uri(self) -> str:
-        """For people."""
+        """The location of the table as people are told it."""
 
     @property
     def folder(self) -> Path | None:
@@ -91,7 +91,7 @@ class Table(Protocol):
         """Nothing that is live now is removed meanwhile, where that can be had."""
 
     def filesystem(self) -> Any:
-        """Arrow's, which has the live files."""
+        """Arrow's file system, which has the live files."""
 
     def schema(self) -> Any:
         """Arrow's, of all columns that the table has now."""
@@ -103,7 +103,7 @@ class Table(Protocol):
         """Where a file is written that replaces others of this partition."""
 
     def remove(self, path: PurePath) -> None:
-        """A file that does not count."""
+        """Removes a file that does not count."""
 
     def files(self) -> list[DataFile]:
         """The live files; none of a table that is not there yet."""
@@ -112,7 +112,7 @@ class Table(Protocol):
         """The last batch of this query that is in the table; -1: none."""
 
     def append(self, staged: Staged, query: str, batch: int) -> bool:
-        """False when the batch was there already."""
+        """Makes the files of a batch count. False when the batch was there already."""
 
     def replace(self, old: Sequence[DataFile], merged: PurePath) -> bool:
         """`merged` lies where `merging` has said. False when somebody else has changed one of `old` meanwhile: nothing happens then."""
@@ -260,7 +260,7 @@ def _at_once(metadata: Any) -> int:
 
 
 def file_of(path: PurePath, partition: str, filesystem: Any = None) -> DataFile:
-    """A Parquet file as it lies there."""
+    """A Parquet file with its rows and size, as it lies there."""
     rows = parquet.read_metadata(str(path), filesystem=filesystem).num_rows
     if filesystem is None:
         stat = Path(path).stat()

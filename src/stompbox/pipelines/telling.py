@@ -80,7 +80,7 @@ class Steps:
         self.changed.set()
 
     def told(self) -> list[dict[str, object]]:
-        """As the request has them."""
+        """What is told of each step, as the request has it."""
         with self._lock:
             now = self.clock()
             for name, ended in self._ended.items():

@@ -29,7 +29,7 @@ def group_of(plan: Plan, step: TransformTable, source: SourceTable) -> str:
 
 
 def start(spark: Any, plan: Plan, step: TransformTable, report: Report, *, once: bool) -> Any:
-    """The streaming query of a transform."""
+    """Starts the streaming query of a transform."""
     session = spark.newSession()  # whose views are this step's own
     for source in step.sources:
         _source(session, plan, step, source).createOrReplaceTempView(source.name)

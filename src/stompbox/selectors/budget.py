@@ -20,7 +20,7 @@ class Budget:
         self.left = steps
 
     def spend(self, steps: int) -> bool:
-        """False when that is too much."""
+        """Takes steps from the budget. False when they are more than are left."""
         self.left -= steps
         return self.left >= 0
 

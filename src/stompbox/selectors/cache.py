@@ -18,7 +18,8 @@ Key = tuple[str, bool, SelectorLimits]
 
 
 class SelectorCache:
-    """`most`: octets. `size`: of all that are kept, as far as they are counted here."""
+    """Selectors that are in use, compiled once for all who use them. `most`: octets. `size`: of all that are kept, as far as they are
+    counted here."""
 
     __slots__ = ("_by_user", "_living", "_sizes", "_users", "most", "size")
 
@@ -32,7 +33,7 @@ class SelectorCache:
         self._sizes: dict[str, int] = {}  # by user
 
     def compiled(self, text: str, user: str, *, conversion: bool, limits: SelectorLimits) -> Selector:
-        """As `compile_selector` says. Raises SelectorError."""
+        """The selector of a text, kept from an earlier time or compiled now. Raises SelectorError."""
         key = (text, conversion, limits)
         found = self._living.get(key)
         if found is None:
@@ -43,7 +44,7 @@ class SelectorCache:
     def compiling(
         self, text: str, user: str, *, conversion: bool, limits: SelectorLimits
     ) -> Generator[None, None, Selector]:
-        """The same in steps."""
+        """Compiles as `compiled` does, in steps."""
         key = (text, conversion, limits)
         found = self._living.get(key)
         if found is None:
@@ -53,7 +54,7 @@ class SelectorCache:
         return found
 
     def knows(self, text: str, *, conversion: bool, limits: SelectorLimits) -> bool:
-        """Whether it takes no time."""
+        """Whether the selector of a text is kept, so that it takes no time."""
         return (text, conversion, limits) in self._living
 
     def limit(self, most: int) -> None:

@@ -51,12 +51,13 @@ class BadPattern(Exception):
 
 
 class NoRegex(Exception):
-    """RE2 is not installed."""
+    """The library RE2 is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`result`: True for a condition, False for a text, None for a list. `make`: of the literals to the function of the values."""
+    """What a function of selectors takes and gives. `result`: True for a condition, False for a text, None for a list. `make`: of the
+    literals to the function of the values."""
 
     parameters: tuple[Parameter, ...]
     result: bool | None
@@ -84,7 +85,7 @@ SIGNATURES: Final = {
 
 
 def made(name: str, literals: list[str]) -> Made:
-    """Raises BadPattern or NoRegex."""
+    """Makes a function of its literals. Raises BadPattern or NoRegex."""
     if name == "INLIST":
         return Made(_is_in_list)
     if name == "MAKELIST":

@@ -26,7 +26,7 @@ class ValueKind(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """`position`: where its text starts, from 1."""
+    """A node of the tree of a selector. `position`: where its text starts, from 1."""
 
     position: int
 
@@ -63,7 +63,7 @@ class Identifier(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unary(Node):
-    """NOT, or a sign."""
+    """The operator NOT, or a sign, on one operand."""
 
     operator: str
     operand: Node
@@ -89,19 +89,19 @@ class Binary(Node):
 
 
 class Logic(Binary):
-    """AND, OR."""
+    """The operators AND and OR on two operands."""
 
     __slots__ = ()
 
 
 class Comparison(Binary):
-    """=, <>, <, <=, >, >=."""
+    """A comparison of two operands: =, <>, <, <=, >, >=."""
 
     __slots__ = ()
 
 
 class Arithmetic(Binary):
-    """+, -, *, /, %."""
+    """Arithmetic of two operands: +, -, *, /, %."""
 
     __slots__ = ()
 
@@ -175,7 +175,7 @@ class Call(Node):
 
 
 def in_order_of_evaluation(root: Node) -> Steps[list[Node]]:
-    """Every node after its operands."""
+    """All nodes of the tree, every one after its operands."""
     ordered: list[Node] = []
     waiting = [root]
     while waiting:

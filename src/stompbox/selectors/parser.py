@@ -73,7 +73,7 @@ def parse(tokens: list[Token], limits: SelectorLimits) -> Node:
 
 
 def parsing(tokens: list[Token], limits: SelectorLimits) -> Steps[Node]:
-    """The same in steps."""
+    """Parses the tokens of a selector as `parse` does, in steps."""
     return _Parser(tokens, limits).parsing()
 
 

@@ -162,7 +162,7 @@ class _Assembler:
             self._add(ONE, lambda value: test(value, None))
 
     def _test(self, node: Node) -> Test:
-        """What is asked about one value."""
+        """The function that is asked about one value."""
         if isinstance(node, IsNull):
             return _is_null if not node.negated else _is_not_null
         if isinstance(node, In):
@@ -226,12 +226,12 @@ def _body(holds: Callable[[Document | None], Truth]) -> Load:
 
 
 def _either(left: Truth, right: Truth) -> Truth:
-    """OR whose left side was not TRUE."""
+    """The value of an OR whose left side was not TRUE."""
     return left if right is False else right
 
 
 def _both(left: Truth, right: Truth) -> Truth:
-    """AND whose left side was not FALSE."""
+    """The value of an AND whose left side was not FALSE."""
     return left if right is True else right
 
 

@@ -52,7 +52,7 @@ class Selector:
     def __init__(
         self, text: str, root: Node, reads: _Reads, run: Compiled, *, conversion: bool, limits: SelectorLimits
     ) -> None:
-        """Made by `compiling`."""
+        """Takes what `compiling` has made."""
         from stompbox.selectors.keys import bounds_of, key_of
 
         self.text = text
@@ -74,7 +74,7 @@ class Selector:
 
     @property
     def conversion(self) -> bool:
-        """As it was given to `compile_selector`."""
+        """Whether texts are read as numbers, as `compile_selector` was told."""
         return self._conversion
 
     @property
@@ -133,7 +133,7 @@ def compile_selector(
 
 
 def compiling(text: str, *, conversion: bool, limits: SelectorLimits) -> Steps[Selector]:
-    """The same in steps, as one with a thousand terms takes more than ten milliseconds."""
+    """Compiles a selector as `compile_selector` does, in steps, as one with a thousand terms takes more than ten milliseconds."""
     from stompbox.selectors.codegen import generating
     from stompbox.selectors.nodes import in_order_of_evaluation
     from stompbox.selectors.parser import parsing

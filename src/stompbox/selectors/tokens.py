@@ -30,7 +30,8 @@ class TokenKind(Enum):
 
 # a selector may have thousands, and a tuple is made in a third of a dataclass's time
 class Token(NamedTuple):
-    """`word`: keyword in capitals, symbol, name; `value`: what a text or number literal stands for; `position` counts from 1."""
+    """A token of the text of a selector. `word`: keyword in capitals, symbol, name; `value`: what a text or number literal stands for;
+    `position` counts from 1."""
 
     kind: TokenKind
     word: str
@@ -96,7 +97,7 @@ def tokenize(text: str, *, conversion: bool, limits: SelectorLimits) -> tuple[Di
 
 
 def tokenizing(text: str, *, conversion: bool, limits: SelectorLimits) -> Steps[tuple[Dialect, list[Token]]]:
-    """The same in steps."""
+    """Divides the text of a selector as `tokenize` does, in steps."""
     _check_length(text, limits.length)
     dialect, offset = read_prefixes(text, conversion=conversion)
     tokens: list[Token] = []
@@ -199,7 +200,7 @@ def _number_value(match: re.Match[str]) -> int | float:
 
 
 def _name(text: str, start: int, end: int, *, hyphenated: bool) -> tuple[Token, int]:
-    """`end`: where the ASCII part of the name ends; a name in another script, or with hyphens, goes on there."""
+    """Reads a name. `end`: where the ASCII part of the name ends; a name in another script, or with hyphens, goes on there."""
     if start == end:
         if not text[start].isidentifier():
             raise _no_token(text[start], start)

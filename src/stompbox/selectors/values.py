@@ -81,7 +81,7 @@ def truth_converting(value: Value) -> Truth:
 
 
 def truth_strict(value: Value) -> Truth:
-    """As `truth_converting`, without reading texts."""
+    """The truth of a value as `truth_converting` says it, without reading texts."""
     return None if value is None else value is True
 
 
@@ -168,7 +168,7 @@ def is_like(value: Value, fits: Callable[[str], bool]) -> Truth:
 
 
 def is_found(value: Value, fits: Callable[[str], bool], each: int, budget: Budget) -> Truth:
-    """The same for a pattern that is searched for, which costs `each` steps for 64 characters; UNKNOWN when they are used up."""
+    """Whether a pattern is found in a text, which costs `each` steps for 64 characters; UNKNOWN when they are used up."""
     if not isinstance(value, str):
         return None
     if len(value) > _FREE and not budget.spend(each * len(value) // _CHARACTERS_PER_STEP):

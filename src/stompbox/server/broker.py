@@ -66,7 +66,7 @@ PORTION = 64  # slow consumers that are dealt with in one turn of the loop
 
 
 class Broker(Clients):
-    """Everything of one broker but its listeners."""
+    """All that belongs to one broker but its listeners."""
 
     clock: Callable[[], float] = staticmethod(time.time)  # seconds since the epoch
     has_failed = False  # by a fault of its own (faults.py): nothing more happens
@@ -154,7 +154,7 @@ class Broker(Clients):
         return None
 
     def now(self) -> int:
-        """ms since the epoch."""
+        """The time of the broker's clock, ms since the epoch."""
         return int(self.clock() * 1000)
 
     def set_time(self) -> None:
@@ -223,7 +223,7 @@ class Broker(Clients):
                 self.errors["slow-consumer"] += 1
 
     def _end_overbound(self) -> None:
-        """They would miss messages of a queue that their subscription covers: they must know."""
+        """Ends connections whose subscription covers a queue that it was not given: they would miss its messages, and must know."""
         overbound, self.engine.overbound = self.engine.overbound, []
         for error in overbound:
             connection: Connection | None = error.consumer.owner if error.consumer is not None else None
@@ -295,7 +295,7 @@ class Broker(Clients):
             )
 
     def _commit_wanted(self) -> None:
-        """All that the sockets had was obeyed: who came together is served together."""
+        """Commits what is waited for, when all that the sockets had was obeyed: who came together is served together."""
         self._commit_planned = False
         if self.is_wanted and not self.committer.is_busy and not self.disk.is_waiting:
             self._start_commit()
@@ -417,7 +417,7 @@ class Broker(Clients):
             await self.loop.run_in_executor(None, self.committer.close)
 
     async def _store_the_rest(self) -> None:
-        """All that is not stored yet, if the disk lets us: it is asked once."""
+        """Stores all that is not stored yet, if the disk lets us: it is asked once."""
         await self._idle()
         while self.engine.is_dirty and not self.has_failed:
             self._start_commit()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Clients:
-    """The clients of one broker."""
+    """Who is connected to one broker."""
 
     engine: Engine
     frames: FrameLogs
@@ -87,7 +87,7 @@ class Clients:
         self.frames.look(connection)
 
     def leave(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Forgets a connection that is gone."""
         self.connections.discard(connection)
         self.by_session.pop(connection.session_id, None)
         self.of_listener[str(connection.listener)] -= 1

@@ -79,7 +79,7 @@ class Committer:
         return await self.loop.run_in_executor(self._readers, self.store.read, log_id, start, stop, max_bytes)
 
     def read_part(self, body: int, number: int) -> asyncio.Future[bytes]:
-        """A piece of a large body."""
+        """Reads a piece of a large body."""
         return self.loop.run_in_executor(self._readers, self.store.read_part, body, number)
 
     async def do(self, reading: Callable[[], T]) -> T:
@@ -93,7 +93,8 @@ class Committer:
     async def fetch(
         self, log_id: int, start: int, stop: int, max_bytes: int, most: int, *, pick: Pick | None = None
     ) -> list[StoredChunk]:
-        """The same for somebody who has no store: large bodies are in place. Raises Refused when a chunk has more than `most` bytes.
+        """Reads chunks as `read` does, for somebody who has no store: large bodies are in place. Raises Refused when a chunk has more than
+        `most` bytes.
 
         `pick` leaves messages out, in a thread of its own: others who read wait for the disk alone.
         """

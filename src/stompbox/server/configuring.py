@@ -87,7 +87,7 @@ def divert_of(table: DivertTable) -> Divert:
 
 
 def filter_of(table: DivertTable | QueueTable) -> Selector | None:
-    """Raises IllegalFrame for what is no selector."""
+    """The selector of a table's filter, if it has one. Raises IllegalFrame for what is no selector."""
     return compile_selector(table.filter) if table.filter else None
 
 
@@ -109,7 +109,7 @@ def reconfiguring(
 
 
 def _rules_for(own: Mapping[tuple[str, str], QueueTable], queue: Queue) -> Rules:
-    """Those of the file's queues stand there."""
+    """The rules of a queue, which for queues of the file stand there."""
     table = own.get((queue.address.name, queue.name))
     return rules_of(queue.settings) if table is None else rules_of(queue.address.settings, table)
 
@@ -121,7 +121,7 @@ def _addresses(configuration: Configuration) -> dict[str, AddressTable]:
 
 
 def _diverts(configuration: Configuration) -> dict[tuple[str, str], DivertTable]:
-    """The same of diverts, by host and name; the empty host is none."""
+    """The diverts of a configuration by host and name; the empty host is none."""
     own = {("", table.name): table for table in configuration.diverts}
     return own | {
         (host.name, table.name): table

@@ -68,7 +68,7 @@ class Counting:
                 self.broker.engine.touch(consumer)
 
     def failed(self) -> None:
-        """It goes in again with the next one."""
+        """The commit was refused: the counts go in again with the next one."""
         for consumer, (_, turn) in self._waiting.items():
             self._waiting[consumer] = self.broker.sequence, turn
 

@@ -107,7 +107,7 @@ class Deliveries:
         return done
 
     def _encode(self, consumer: Consumer, connection: Connection) -> int:
-        """How many runs it was."""
+        """Encodes what a consumer is to get: how many runs it was."""
         if connection.transform is not None:
             return self._encode_transformed(consumer, connection, connection.transform)
         out, unread = connection.out, connection.unread
@@ -163,7 +163,7 @@ class Deliveries:
                 return
 
     def _stream(self, consumer: Consumer, output: Output, connection: Connection) -> None:
-        """The same for messages whose bodies are in the store."""
+        """Encodes messages whose bodies are in the store."""
         run = output.run
         extra = connection.extra_headers(output) if output.is_redelivered else b""
         for index in range(output.first - run.first, output.stop - run.first):
@@ -187,7 +187,7 @@ class Deliveries:
             self.engine.acknowledge(consumer, consumer.withdraw(output.binding, offset))
 
     def _encode_transformed(self, consumer: Consumer, connection: Connection, transform: Transform) -> int:
-        """The same, one by one. What the transformer does not take is a failed delivery."""
+        """Encodes messages one by one, as the transformer leaves them. What the transformer does not take is a failed delivery."""
         outbox, consumer.outbox = consumer.outbox, []
         for output in outbox:
             for offset in range(output.first, output.stop):
@@ -221,7 +221,7 @@ class Deliveries:
     def _transformed_whole(
         self, consumer: Consumer, transform: Transform, output: Output, offset: int, body: bytes
     ) -> bytes:
-        """The same, once all pieces of a large body are there."""
+        """Encodes a large message as the transformer leaves it, once all pieces of its body are there."""
         run, index = output.run, offset - output.run.first
         return self._transformed(
             consumer, transform, output, run.part(index, index + 1, bodies=[body]), offset

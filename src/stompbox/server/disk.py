@@ -32,7 +32,7 @@ _MIB: Final = 1 << 20
 
 
 class Disk:
-    """`folder` None: everything is in memory, which is never full."""
+    """Watches the disk, and tries again what it has refused. `folder` None: everything is in memory, which is never full."""
 
     def __init__(self, broker: Core, folder: Path | None) -> None:
         self.broker = broker
@@ -54,7 +54,7 @@ class Disk:
     # Space
 
     def look(self) -> None:
-        """Looks at free space, now and then."""
+        """Looks at the free space, and again after each `disk-scan-period`."""
         configuration = self.broker.configuration
         self._scan = self.broker.loop.call_later(configuration.disk_scan_period / 1000, self.look)
         assert self.folder is not None
@@ -106,7 +106,7 @@ class Disk:
         self._delay = min(2 * self._delay, RETRY_MOST)
 
     def worked(self) -> None:
-        """A commit is in the store."""
+        """A commit is in the store: the disk works again."""
         if self.failure is None:
             return
         self.failure = None
@@ -144,7 +144,7 @@ class Disk:
             broker.pressure.relieve()
 
     def close(self) -> None:
-        """Nothing is waited for any more."""
+        """Ends the waiting: nothing is tried again, nothing is looked at."""
         self.is_waiting = False
         for timer in (self._retry, self._scan):
             if timer is not None:

@@ -86,7 +86,7 @@ class Faults:
         return BrokerFault("internal-fault", f"a fault of the broker while {doing}; its log says more")
 
     def drop(self, socket: Peer, doing: str, error: Exception) -> None:
-        """The same before there is a connection that anything could be told."""
+        """Closes a socket after a fault, before there is a connection that anything could be told."""
         self.broker.errors["internal-fault"] += 1
         log.error(
             "%s: a fault of the broker while %s: %s; closed",
@@ -153,7 +153,7 @@ T = TypeVar("T", bound="Receiver")
 
 
 class Receiver(Protocol):
-    """What gets calls of asyncio's transports."""
+    """A protocol of asyncio whose calls are looked after."""
 
     peer: str
 
@@ -204,7 +204,7 @@ def told(error: BaseException) -> str:
 
 
 def is_through(trace: TracebackType | None, package: str) -> bool:
-    """Whether code of this package was running."""
+    """Whether code of this package was running when the exception was raised."""
     return any(str(frame.f_globals.get("__name__", "")).startswith(package) for frame in _frames(trace))
 
 

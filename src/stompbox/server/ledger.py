@@ -106,7 +106,7 @@ class Account:
         return f"{self.size} octets, most of them {KINDS[largest].value},"
 
     def enter(self, connection: ClientConnection) -> None:
-        """It is this user's from now on."""
+        """Counts the memory of a connection for its user from now on."""
         connection.broker.ledger.move(self, connection.user.name)
         self.look(connection)
 
@@ -120,7 +120,7 @@ class Account:
 
 
 def by_kind(connection: ClientConnection) -> dict[str, int]:
-    """What is kept for it."""
+    """What is kept for a connection, in octets by kind."""
     found = {kind.value: size for kind, size in zip(KINDS, connection.account.sizes, strict=True)}
     return found | {UNACKNOWLEDGED: connection.allowance.size}
 
@@ -193,7 +193,7 @@ class Ledger:
         self._add(user, size)
 
     def relieve(self) -> None:
-        """Where all have too much, one goes."""
+        """Plans to end a connection, where all of them together have too much."""
         if 0 <= self.most < self.size and not self._is_planned:
             self._is_planned = True
             self.broker.loop.call_soon(self._evict)
@@ -218,7 +218,7 @@ class Ledger:
 
     @property
     def by_kind(self) -> dict[str, int]:
-        """All that is kept for clients, and what the broker remembers because of them."""
+        """What is kept for clients, and what the broker remembers because of them, in octets by kind."""
         engine, broker = self.broker.engine, self.broker
         return {kind.value: size for kind, size in zip(KINDS, self.sizes, strict=True)} | {
             UNACKNOWLEDGED: engine.unacknowledged.size,

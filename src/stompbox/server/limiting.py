@@ -59,7 +59,7 @@ def judged(event: Sends, addresses: Iterable[Address]) -> list[tuple[int, int, b
 
 
 def refuse(connection: ClientConnection, event: Sends, addresses: Iterable[Address]) -> None:
-    """None of these is taken."""
+    """Refuses all SENDs of an event, in the words of the address that is full and refuses."""
     refusing = [
         address.limits
         for address in addresses
@@ -112,7 +112,7 @@ class Holding:
 
     @property
     def messages(self) -> int:
-        """SENDs among them."""
+        """How many SENDs are among the events."""
         runs = [len(event.bodies) for event in self.events if isinstance(event, Sends)]
         return sum(runs) + sum(
             [isinstance(event, Frame) and event.command == "SEND" for event in self.events]

@@ -26,7 +26,7 @@ class Loads:
         self.unreadable: set[int] = set()  # queues, said to be so
 
     def start(self) -> None:
-        """Those that the engine wants."""
+        """Starts the loads that the engine wants."""
         engine = self.broker.engine
         loads, engine.loads = engine.loads[:PORTION], engine.loads[PORTION:]
         if engine.loads:
@@ -35,7 +35,7 @@ class Loads:
             self.broker.spawn(self.read(load))
 
     async def read(self, load: Load) -> None:
-        """One of them. The engine has what was read in a portion of its own."""
+        """Reads one of the loads. The engine has what was read in a portion of its own."""
         try:
             runs, stop = await self.broker.committer.load(load.log, load.start, load.stop, load.max_bytes)
         except StoreError as error:

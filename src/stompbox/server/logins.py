@@ -89,7 +89,7 @@ class Logins:
 
     @property
     def memory(self) -> int:
-        """Bytes that argon2 has now."""
+        """How many bytes of memory argon2 has now."""
         return sum(self._judged.values())
 
     async def log_in(
@@ -139,7 +139,7 @@ class Logins:
             self._waiting.pop(attempt.network, None)
 
     def _go_on(self) -> None:
-        """All that can be said at once is said, and the threads have what they can take."""
+        """Says all that can be said at once, and gives the threads what they can take."""
         while (attempt := self._next()) is not None:
             self._forget(attempt)
             if attempt.network in self._waiting:  # the others of this address have had their turn
@@ -214,7 +214,7 @@ class Logins:
         self._go_on()
 
     def _judge(self, attempt: _Attempt, users: Users, *, is_right: bool) -> None:
-        """Tells it. Whoever was verified against what counts no more (a reload) has failed, too."""
+        """Tells a client whether its login is right. Whoever was verified against what counts no more (a reload) has failed, too."""
         if not is_right:
             _refuse(attempt, Refused("login-failed", "login or passcode is wrong"))
             return
@@ -229,7 +229,7 @@ class Logins:
             attempt.answer.set_result(Login(user, proof))
 
     def close(self) -> None:
-        """What has begun comes to its end."""
+        """Takes no more logins; those that have begun come to their end."""
         if self._pool is not None:
             self._pool.shutdown(wait=False)
 

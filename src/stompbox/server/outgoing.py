@@ -130,18 +130,18 @@ class Outgoing:
         self._streamed = 0  # and of memory that the others take
 
     def add(self, stream: Stream) -> None:
-        """Behind all that was said before."""
+        """Puts a stream behind all that was said before."""
         self.follow(self.connection.out)
         self.items.append(stream)
         self._streamed += stream.kept
 
     @property
     def size(self) -> int:
-        """Octets of memory, about."""
+        """How many octets of memory are taken, about."""
         return self.waiting + self._streamed + (PIECE if self._streamed else 0)
 
     def follow(self, out: list[bytes]) -> None:
-        """Takes over what was said behind it."""
+        """Takes over what was said behind the stream."""
         if out:
             self.items.append(b"".join(out))
             self.waiting += sum(map(len, out))
@@ -215,7 +215,7 @@ class Outgoing:
             self._write_on()
 
     def _go_on(self, stream: Portions) -> None:
-        """Others had their turn."""
+        """Goes on with a stream after others had their turn."""
         stream.is_reading = False
         if self.connection.outgoing is self:
             stream.go_on()

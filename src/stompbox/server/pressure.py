@@ -66,12 +66,12 @@ class Pressure:
             self.hold(connection, limits)
 
     def has_read(self, connection: ClientConnection) -> None:
-        """All of one read was obeyed, and there were messages in it."""
+        """All of one read was obeyed, and there were messages in it: its connection is held where the disk is behind."""
         if self.broker.engine.unsaved > UNSAVED:
             self.hold(connection, Reason.BEHIND)
 
     def hold(self, connection: ClientConnection, reason: Reason | Limits) -> None:
-        """It is not read until `let_go` or `relieve` takes this reason, and all others, from it."""
+        """Stops reading from a connection, until `let_go` or `relieve` takes this reason, and all others, from it."""
         if connection.is_ended or connection.is_lost:
             return
         self.waiting.setdefault(connection, set()).add(reason)

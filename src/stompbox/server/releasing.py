@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Releases:
-    """`sequence`: commits up to this one are answered."""
+    """Lets RECEIPTs go whose commits are stored, in turns. `sequence`: commits up to this one are answered."""
 
     def __init__(self, broker: Core) -> None:
         self.broker = broker
@@ -31,7 +31,7 @@ class Releases:
         self._on_durable.append((sequence, waiter))
 
     def release(self, sequence: int, error: StoreError | None) -> None:
-        """The commit of this sequence is answered."""
+        """Says what waited for the commit of this sequence, which is stored, or refused with this error."""
         self.sequence = sequence
         waiting = self.broker.waiting
         if self.due or len(waiting) > 1:
@@ -50,7 +50,7 @@ class Releases:
             turns.later(self._say, is_outward=True)
 
     def say_all(self) -> None:
-        """Whatever is due."""
+        """Says whatever is due, at once."""
         self._say(FOREVER)
 
     def _say(self, until: float) -> bool:

@@ -116,7 +116,7 @@ def _done(broker: Broker, stays: list[str]) -> None:
 
 
 def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> Iterator[None]:
-    """From now on this one counts, in steps. `stays`: what of the old one stays none the less."""
+    """Makes a configuration the one that counts, in steps. `stays`: what of the old one stays none the less."""
     old, broker.configuration = broker.configuration, configuration
     broker.hosts = Hosts(configuration.virtual_hosts)
     broker.users = Users(configuration.users, configuration.authentication_cache_size)

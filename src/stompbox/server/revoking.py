@@ -111,6 +111,6 @@ def _right(consumer: Consumer) -> Right:
 
 
 def _require(connection: ClientConnection, right: Right, address: str, *, owner: int) -> None:
-    """Temporary destinations are whose they are."""
+    """Requires a right to an address; a temporary destination is its owner's, whatever the rights are."""
     if not owner:
         connection.broker.permissions.require(connection.user, right, address)

@@ -39,7 +39,8 @@ LAST_WORDS: Final = 2.0  # seconds for the admin interface to close, after a fau
 
 
 def open_store(configuration: Configuration, *, accepts_loss: bool = False) -> Store:
-    """`accepts_loss`: a store that lacks something that was confirmed is opened all the same, once, and says so."""
+    """Opens the store that a configuration names. `accepts_loss`: a store that lacks something that was confirmed is opened all the same,
+    once, and says so."""
     if configuration.memory:
         return MemoryStore(overflow=Overflow())
     from stompbox.store.folderstore import FolderStore

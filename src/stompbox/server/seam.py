@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Core(Protocol):
-    """The engine and what surrounds it."""
+    """The engine and what surrounds it, as a client's connection sees them."""
 
     configuration: Configuration
     hosts: Hosts
@@ -151,7 +151,7 @@ class Kept(Protocol):
 
     @property
     def size(self) -> int:
-        """Octets, about."""
+        """How many octets of memory it takes, about."""
 
 
 class Holding(Kept, Protocol):
@@ -159,7 +159,7 @@ class Holding(Kept, Protocol):
 
     @property
     def messages(self) -> int:
-        """SENDs among them."""
+        """How many SENDs are among what waits."""
 
 
 class Incoming(Kept, Protocol):
@@ -167,15 +167,15 @@ class Incoming(Kept, Protocol):
 
     @property
     def may_go_on(self) -> bool:
-        """Enough of it is on the disk."""
+        """Whether so much of it is on the disk that more may come."""
 
 
 class Space(Protocol):
-    """The names of a virtual host's addresses."""
+    """How the addresses of a virtual host are named."""
 
     @property
     def space(self) -> str:
-        """What they begin with inside the broker."""
+        """The prefix of the host's names inside the broker."""
 
     def without_space(self, text: str) -> str: ...
 
@@ -219,7 +219,7 @@ class Peer(Protocol):
 
 
 class Strangers(Protocol):
-    """Who has not logged in yet."""
+    """The clients of a listener that have not logged in yet."""
 
     @property
     def strangers(self) -> Iterable[Stranger]: ...
@@ -261,7 +261,7 @@ class Transport(Protocol):
 
     def abort(self) -> None: ...
     def enter(self) -> None:
-        """It logs in: no longer has it to hurry. Raises Refused where the listener has enough connections."""
+        """The client logs in: no longer has it to hurry. Raises Refused where the listener has enough connections."""
 
     @property
     def unread(self) -> int:

@@ -25,7 +25,7 @@ LOOK: Final = 0.02  # s between two looks at who is done
 
 
 async def drain(broker: Core, hurry: asyncio.Event) -> None:
-    """Until all have finished, the time is up, or somebody is in a hurry. Those who have not are left to `Broker.stop`."""
+    """Waits until all clients have finished, the time is up, or somebody is in a hurry. Those who have not are left to `Broker.stop`."""
     broker.drain()
     for door in broker.acceptors:
         for stranger in list(door.admission.strangers):

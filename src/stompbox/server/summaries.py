@@ -82,13 +82,13 @@ class Losses:
         self._told = -PERIOD  # when it was last, by the loop's clock
 
     def plan(self) -> None:
-        """There is something to tell."""
+        """Plans to tell of what was not delivered."""
         if self._timer is None:
             loop = self._broker.loop
             self._timer = loop.call_at(max(loop.time() + GATHER, self._told + PERIOD), self.tell)
 
     def tell(self) -> None:
-        """All that there is, now."""
+        """Tells now of all that was not delivered."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

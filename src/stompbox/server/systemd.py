@@ -108,7 +108,7 @@ class Inherited:
 
 @cache
 def inherited() -> Inherited:
-    """Those of this process."""
+    """The sockets that a service manager has opened for this process."""
     return Inherited(os.environ)
 
 

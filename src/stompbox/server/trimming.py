@@ -70,7 +70,7 @@ class Trimming:
 
 
 def trimming(broker: Core) -> Trimming | None:
-    """Where it is possible, from now on."""
+    """Begins to give memory back to the system, where that is possible."""
     trim = _malloc_trim()
     return Trimming(broker, _resident, trim) if trim is not None and _STATM.exists() else None
 
@@ -80,7 +80,7 @@ def _resident() -> int:
 
 
 def _malloc_trim() -> Callable[[], object] | None:
-    """glibc's malloc_trim(3), where there is one."""
+    """The function malloc_trim(3) of glibc, where there is one."""
     try:
         import ctypes
 

@@ -47,7 +47,7 @@ Work = Callable[[float], bool]
 
 
 class Served(Protocol):
-    """What has turns: the broker."""
+    """The broker, as what has turns."""
 
     engine: Engine
     loop: asyncio.AbstractEventLoop
@@ -82,7 +82,7 @@ class Turns:
         self.share = self.budget / SHARES
 
     def allowance(self) -> float:
-        """Until when (clock) something that begins now may go on: to the end of the turn, and for a share of one at least."""
+        """The time (clock) until which something that begins now may go on: to the end of the turn, and for a share of one at least."""
         now = self.clock()
         if not self._is_begun:
             self._begin(now)

@@ -91,7 +91,7 @@ def parse_time(option: str, text: str, *, must_match: bool) -> Bound:
 
 
 def parse_times(option: str, text: str, *, must_match: bool) -> Bound:
-    """The same of `startingOffsetsByTimestamp` and `endingOffsetsByTimestamp`."""
+    """Parses the options `startingOffsetsByTimestamp` and `endingOffsetsByTimestamp`, a time for each address."""
     return Bound(BoundKind.TIMES, each=_each(option, text, _time), must_match=must_match, option=option)
 
 

@@ -83,7 +83,7 @@ class Runs:
 
     @property
     def begin(self) -> Integers:
-        """The first element of each run."""
+        """The index of the first element of each run."""
         return self.at + 2 * self.arrivals
 
     @property
@@ -184,7 +184,7 @@ def rows_of(runs: Runs, wanted: OffsetRange, selection: Selection | None = None)
 
 
 def schema_of(names: Sequence[str]) -> Any:
-    """The Arrow schema of these columns."""
+    """The Arrow schema that these columns have."""
     return pa.schema([(name, COLUMNS[name]) for name in names])
 
 
@@ -239,7 +239,7 @@ def _bodies(runs: Runs, rows: Rows, elements: Any) -> Any:
 
 
 def arrived_of(runs: Runs, rows: Rows) -> Integers:
-    """ms, per row."""
+    """When each row arrived, ms since the epoch."""
     if not runs.arrivals.any():
         all_alike: Integers = runs.arrived[rows.run]
         return all_alike
@@ -277,7 +277,7 @@ def _alike(runs: Runs, rows: Rows, holes: tuple[int, ...]) -> Integers:
 
 
 def _names(names: tuple[str, ...], rows: int) -> Any:
-    """All names, `rows` times over."""
+    """The names of all headers, `rows` times over."""
     if rows > REPEATED_ROWS:
         return _repeated_names(names, rows)
     return _repeated_names(names, REPEATED_ROWS)[: rows * len(names)]

@@ -37,7 +37,7 @@ def _installed() -> Iterator[None]:
 
 
 class StompSource(DataSource):  # type: ignore[misc]
-    """`spark.read.format("stomp")` and its three sisters. Options: stompbox.spark.options.OPTIONS."""
+    """The data source behind `spark.read.format("stomp")` and its three sisters. Options: stompbox.spark.options.OPTIONS."""
 
     @plain
     def __init__(self, options: Mapping[str, str]) -> None:

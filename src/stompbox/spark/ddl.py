@@ -241,7 +241,7 @@ class _Reader:
 
 
 def _tokens(schema: str) -> list[_Token]:
-    """What it consists of, and the end."""
+    """The tokens of a schema, and its end."""
     found, at = [], 0
     while at < len(schema):
         match = _TOKEN.match(schema, at)
@@ -253,7 +253,7 @@ def _tokens(schema: str) -> list[_Token]:
 
 
 def _written(name: str) -> str:
-    """As a schema has it."""
+    """A name as a schema has it, quoted where it must be."""
     return name if re.fullmatch(r"\w+", name, re.ASCII) else "`" + name.replace("`", "``") + "`"
 
 

@@ -82,7 +82,7 @@ def _written(
 
 
 def _put(staging: Path, target: Path) -> None:
-    """On the disk, then under its name."""
+    """Writes a folder to the disk durably, then gives it its name."""
     for path in (*staging.iterdir(), staging):
         descriptor = os.open(path, os.O_RDONLY)
         try:

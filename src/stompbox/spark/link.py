@@ -249,7 +249,7 @@ def _error(headers: Mapping[str, str], body: memoryview) -> Refused:
 
 
 def _refusal_of(fault: Exception) -> Refused | None:
-    """What no second attempt would change."""
+    """The error behind a fault that no second attempt would change; None for others."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         return Refused(
             "tls-refused",

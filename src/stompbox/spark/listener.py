@@ -55,7 +55,7 @@ class QueryProgress:
 
     @property
     def rate(self) -> float:
-        """Rows/s."""
+        """How many rows were read per second."""
         return round(self.rows / self.seconds, 1) if self.seconds else 0.0
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class QueryProgress:
 
 
 def observed(rows: Any, corrupt: str = "_corrupt_record") -> Any:
-    """The same rows, whose bodies are counted as they are read: how many there are, how large, and how many are malformed.
+    """The rows of a query, whose bodies are counted as they are read: how many there are, how large, and how many are malformed.
 
     The last where `rows` has the column of such bodies (option columnNameOfCorruptRecord, here `corrupt`).
     """

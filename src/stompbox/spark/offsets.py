@@ -50,7 +50,7 @@ _NONE: Final[Mapping[str, Extent]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Messages start .. stop-1 of one address."""
+    """The messages start .. stop-1 of one address."""
 
     address: str
     start: int
@@ -174,7 +174,7 @@ def _begin(value: Offset, extent: Extent) -> int:
 
 
 def _is_to_be_marked(address: str, extent: Extent, start: Offsets) -> bool:
-    """It is new, and what it began with was never there to be read: where it is read from must stand in the offsets."""
+    """Whether an address is new, and what its log began with was never there to be read: where it is read from must be in the offsets."""
     if address not in start:
         return extent.first > 0
     return _parts(start[address])[0] < 0 and _is_elsewhere(start[address], extent)

@@ -28,7 +28,7 @@ STAGE_BYTES: Final = 4 * 1024 * 1024
 
 
 class Role(Enum):
-    """Who takes an option."""
+    """What an option is for: reading, writing, or a kind of either."""
 
     BOTH = "reading and writing"
     READ = "reading"
@@ -330,7 +330,7 @@ class Given:
         return found
 
     def size(self, name: str) -> int:
-        """Bytes; 0 when nothing was given."""
+        """The value of an option in bytes; 0 when nothing was given."""
         given = self.text(name).lower()
         if not given:
             return 0
@@ -351,7 +351,7 @@ class Given:
         return found * _TIMES[unit]
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
-        """One of these, in any case."""
+        """The value of an option, which is one of these in any case of letters."""
         given = self.text(name)
         found = next((value for value in allowed if value.lower() == given.lower()), None)
         if found is None:
@@ -440,7 +440,7 @@ def source_options(given: Given, *, streaming: bool) -> SourceOptions:
 
 
 def _partitions(given: Given) -> tuple[int, int, int]:
-    """numPartitions, minPartitions and maxRecordsPerPartition."""
+    """The options numPartitions, minPartitions and maxRecordsPerPartition as numbers."""
     most = given.number("numPartitions") if given.is_given("numPartitions") else min(4, cpu_count() or 1)
     least = given.number("minPartitions") if given.is_given("minPartitions") else 1
     if least > most and given.is_given("numPartitions"):

@@ -44,12 +44,12 @@ class View:
 
     @property
     def stored(self) -> tuple[str, ...]:
-        """The columns that are the message's own."""
+        """The columns that are of the message itself."""
         return tuple([name for name in self.names if name in COLUMNS])
 
 
 def batches(options: SourceOptions, ranges: Iterable[OffsetRange], view: View) -> Iterator[Any]:
-    """The rows of the ranges as RecordBatches."""
+    """Reads the rows of the ranges as RecordBatches."""
     selection, pushed = selection_of(view.selector), pushed_of(view.selector)
     with leased(options.target) as link, Malformed(view) as malformed:
         for wanted, found in _answers(link, ranges, options, pushed):

@@ -194,7 +194,7 @@ def _all_but_last(
 
 
 def commit_group(link: SparkLink, group: str, positions: Mapping[str, Position]) -> None:
-    """Everything below these is done with. Durable when this returns; a position never goes back.
+    """Tells the broker that everything below these positions is done with. Durable when this returns; a position never goes back.
 
     An address that is gone, or whose log is another one now, is passed over: who looks at the logs is told.
     """
@@ -237,7 +237,7 @@ def fetched(answer: Answer) -> Fetched:
 
 
 def _records(body: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Each chunk with the offset after it."""
+    """The chunks of a body, each with the offset after it."""
     at = 0
     while at < len(body):
         if at + _RECORD.size > len(body):

@@ -47,7 +47,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):  # type: ignore[misc]
-    """What one task staged."""
+    """What one task has staged for a batch."""
 
     staging: Staging
     attempts: tuple[int, ...]  # one per blob

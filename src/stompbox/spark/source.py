@@ -113,7 +113,7 @@ def _decoding(fields: list[StructField], options: SourceOptions) -> Decoding:
 
 
 class Ranges(InputPartition):  # type: ignore[misc]
-    """What one task reads."""
+    """What one task is to read."""
 
     def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
         super().__init__(ranges)
@@ -293,7 +293,7 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             return extents, describe_each(link, gone)[1] if gone else {}
 
     def _sized(self, start: Offsets, extents: Mapping[str, Extent]) -> dict[str, Extent]:
-        """The same logs with how many messages and bytes wait in them."""
+        """The logs with how many messages and bytes wait in them."""
         with links.leased(self._options.target) as link:
             found = describe(link, self._options.destination, create=False, sizes_from=places(start)).extents
         none = Extent(0, 0)  # it is gone since: the next look says so

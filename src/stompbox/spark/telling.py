@@ -84,7 +84,7 @@ class Teller(threading.Thread):
             self._link.close()
 
     def _wait(self) -> None:
-        """Until there is something new, but not for less than a pause nor for more than STILL."""
+        """Waits until there is something new, but not for less than a pause nor for more than STILL."""
         self._ending.wait(self._pause)
         deadline = monotonic() + max(0.0, STILL - self._pause)
         while not self._ending.is_set() and not self._changed.wait(0.2) and monotonic() < deadline:

@@ -299,7 +299,7 @@ def timestamp(value: str) -> datetime:
 
 
 def naive_timestamp(value: str) -> datetime:
-    """TIMESTAMP_NTZ: no offset."""
+    """Reads a TIMESTAMP_NTZ, which has no offset."""
     found = _moment(value)
     if found.tzinfo is not None:
         raise Misfit(f"{shown(value)} has an offset, which TIMESTAMP_NTZ has not")

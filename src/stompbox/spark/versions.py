@@ -24,7 +24,7 @@ STREAMING_READS: Final[Version] = (4, 2)
 
 
 def installed(text: str = version) -> Version:
-    """4.2.0.dev1 is 4.2."""
+    """The version as numbers: 4.2.0.dev1 is (4, 2)."""
     major, minor, *_ = text.split(".")
     return int(major), int(minor)
 

@@ -81,7 +81,7 @@ class RunReader(Protocol[R_co]):
 
 @cache
 def _by_octets(commands: frozenset[str]) -> Mapping[bytes, str]:
-    """One for all decoders."""
+    """The commands by their octets, once for all decoders."""
     return {command.encode(): command for command in commands}
 
 
@@ -134,7 +134,7 @@ class Decoder(Generic[R]):
 
     @property
     def pending(self) -> int:
-        """Octets of an unfinished frame."""
+        """How many octets of an unfinished frame have come."""
         return len(self._rest)
 
     def _is_worth_a_look(self) -> bool:

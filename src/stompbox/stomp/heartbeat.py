@@ -44,7 +44,7 @@ class Options(Protocol):
 
     @property
     def heart_beat(self) -> tuple[int, int] | None:
-        """(sx, sy) for every client; None: auto."""
+        """The (sx, sy) that every client is told, in ms; None: what its own offer makes of it."""
 
     @property
     def connection_ttl(self) -> int:
@@ -56,7 +56,7 @@ class Options(Protocol):
 
     @property
     def connection_ttl_max(self) -> int:
-        """The most that they make of it."""
+        """The most that a client's heart-beats make of the time to live, in ms."""
 
     @property
     def heart_beat_to_connection_ttl_modifier(self) -> float:
@@ -133,7 +133,7 @@ def _wanted(can: int, options: Options) -> int:
 
 
 class Action(Enum):
-    """What is due."""
+    """What is due on a connection."""
 
     SEND = "an end of line, the other side should not think that we are gone"
     TIME_OUT = "an ERROR and the close: nothing came for too long"
@@ -154,7 +154,7 @@ class Pulse:
         self._expires = 0.0  # not before this, when a time-out was due already
 
     def sent(self, now: float) -> None:
-        """Octets went out."""
+        """Notes that octets went out."""
         self._sent = now
 
     def received(self, now: float) -> None:

@@ -10,7 +10,7 @@ from stompbox.stomp.frames import Frame
 
 
 class Opening:
-    """`frame` is the SEND without its body."""
+    """The beginning of a large message; `frame` is the SEND without its body."""
 
     __slots__ = ("frame",)
 

@@ -252,7 +252,7 @@ class Reader:
     def _run(
         self, buffer: bytes, position: int, stop: int, template: _Template, match: re.Match[bytes]
     ) -> tuple[Sends, int] | None:
-        """All that follows in the template's form, from the frame that matched on; None when a body contradicts its head."""
+        """The run that follows in the template's form, from the frame that matched on; None when a body contradicts its head."""
         if not buffer.startswith(template.opening, stop):
             sends = _sends_of(template, ["", *match.groups()], 1)  # type: ignore[list-item]
             return (sends, stop) if sends is not None else None
@@ -459,7 +459,7 @@ def _equal_frames(buffer: bytes, position: int, template: _Template) -> tuple[Se
 
 
 def _equal_prefix(buffer: bytes, first: int, size: int, template: _Template) -> list[bytes]:
-    """The same, one by one, as far as it goes."""
+    """The bodies of frames that are alike, found one by one, as far as that goes."""
     length, end = template.length or 0, b"\0" + template.eol
     bodies = [buffer[first : first + length]]
     while buffer.startswith(template.separator, first + length) and buffer.startswith(

@@ -46,7 +46,7 @@ class CursorState:
 
 
 def still_counted(told: Sequence[Delivered], position: int, ahead: Ranges) -> list[Delivered]:
-    """What of all that was told about deliveries still counts: the later ones, of messages that are not acknowledged."""
+    """What still counts of all that was told about deliveries: the later ones, of messages that are not acknowledged."""
     if not told:
         return []
     known = Ranges([(0, position), *ahead] if position else ahead)
@@ -58,7 +58,7 @@ def still_counted(told: Sequence[Delivered], position: int, ahead: Ranges) -> li
 
 
 class Changes(Struct, array_like=True, omit_defaults=True):
-    """What one commit moved, or several."""
+    """What one commit, or several, changed beside the chunks."""
 
     next: dict[int, int] = field(default_factory=dict)  # per log
     floors: dict[int, int] = field(default_factory=dict)  # per log

@@ -100,7 +100,7 @@ class Verifying:
         self.is_done = False
 
     def portion(self) -> list[str]:
-        """About PORTION bytes."""
+        """Checks the next portion, about PORTION bytes, and returns what is damaged."""
         found = self._chunks() if self._chunk is not None else self._parts()
         self.damaged += len(found)
         return found
@@ -178,7 +178,7 @@ def identities(connection: sqlite3.Connection, file: Path) -> list[Identity]:
 
 
 def damage(path: Path, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
-    """Everything that is wrong with the store in folder `path`, one line each; a broker may be running on it.
+    """Yields everything that is wrong with the store in folder `path`, one line each; a broker may be running on it.
 
     `progress` is called with (chunks checked, chunks in all). Raises StoreError when there is no store or it cannot be looked at.
     """

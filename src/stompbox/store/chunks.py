@@ -68,7 +68,7 @@ _PADDING: Final = (b"", b"\0\0\0", b"\0\0", b"\0")
 
 
 class ChunkHead(Struct, frozen=True):
-    """What a store keeps beside the blob."""
+    """What a store keeps of a chunk beside the blob."""
 
     first: int  # offset
     count: int  # offsets, gaps included
@@ -505,7 +505,7 @@ def has_handles(blob: bytes) -> bool:
 
 
 def large_size(blob: bytes, first: int) -> int:
-    """Octets of the bodies that it names."""
+    """How many octets the large bodies have that a blob names."""
     return sum(run.size for run in decode(blob, first) if run.is_large) if has_handles(blob) else 0
 
 
@@ -562,7 +562,7 @@ def pieces(runs: Sequence[Run], limit: int) -> Iterator[Sequence[Run]]:
 
 
 def split(run: Run, limit: int) -> Iterator[Run]:
-    """It in parts of about `limit` bytes, of one message at least."""
+    """Divides a run into parts of about `limit` bytes, of one message at least."""
     start, begun = 0, 0
     ends = list(accumulate([len(body) + EACH for body in run.bodies]))
     for index, end in enumerate(ends):

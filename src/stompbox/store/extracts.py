@@ -37,7 +37,7 @@ def extract(table: Tables, kept: Collection[int]) -> bytes:
 
 
 def _stretches(wanted: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Runs that are wanted, start .. stop-1."""
+    """The stretches of shapes that are wanted, as start .. stop-1."""
     start = 0
     while True:
         try:

@@ -41,7 +41,7 @@ class FolderStore:
             self._strand(error)
 
     def _strand(self, refusal: StoreError) -> None:
-        """It cannot be opened for writing; `refusal` says why."""
+        """Reads from a folder that cannot be opened for writing; `refusal` says why."""
         try:
             self._lock = lock_folder(self.path)
         except StoreError:

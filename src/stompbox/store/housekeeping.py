@@ -41,7 +41,7 @@ class Housekeeping:
         return self.wal >= WAL_IDLE or self._vacuum > 0 or self._look
 
     def step(self) -> None:
-        """One portion of what is due."""
+        """Does one portion of what is due."""
         if self.wal >= WAL_IDLE:
             self.checkpoint()
         elif self._vacuum:
@@ -98,13 +98,13 @@ class Housekeeping:
         return last, budget, rows
 
     def wrote(self, octets: int) -> None:
-        """Beside a commit, or with nobody waiting."""
+        """Notes what a commit wrote, or what was written with nobody waiting."""
         self.wal += octets + 4 * PAGE
         if self.wal >= WAL_MOST:
             self.checkpoint()
 
     def give_all_back(self) -> None:
-        """Every free page, at once."""
+        """Gives every free page back to the disk at once."""
         while self._free():
             self._script(f"PRAGMA incremental_vacuum({VACUUM_MOST})")
             self.checkpoint()

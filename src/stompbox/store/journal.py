@@ -151,7 +151,7 @@ class Journal:
             write_through(self._descriptor, data, self._at)
 
     def restart(self) -> None:
-        """All of it is in the database: the next record is written over the first one."""
+        """Begins the file anew, when all of it is in the database: the next record is written over the first one."""
         self._at = FIRST
 
     def read(self, after: int) -> Found:
@@ -160,7 +160,7 @@ class Journal:
             return examined(content(self.file), self.identity, after)
 
     def remove(self) -> None:
-        """Nothing of it is needed any more."""
+        """Removes the file, of which nothing is needed any more."""
         self.close()
         with self._named():
             self.file.unlink(missing_ok=True)

@@ -49,7 +49,7 @@ _SEQUENCE: Final = (_KIND, "sequence")
 
 
 class Stored(Struct, array_like=True):
-    """A run of it."""
+    """A run as a record of the journal has it."""
 
     first: int
     arrived: int

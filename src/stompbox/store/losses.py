@@ -72,7 +72,7 @@ def kept(file: Path) -> Path:
 
 
 def kept_bytes(beside: Path, data: bytes) -> Path:
-    """The same for what was in a damaged file."""
+    """Keeps a copy of what was in a damaged file, and returns its path."""
     copy = _free(beside)
     make_file(copy)
     write_back(copy, {0: data})
@@ -86,7 +86,7 @@ def _free(file: Path) -> Path:
 
 
 def write_back(file: Path, changes: dict[int, bytes]) -> None:
-    """Puts bytes where they belong, durably."""
+    """Puts bytes durably where they belong in a file."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
         try:

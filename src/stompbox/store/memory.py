@@ -32,7 +32,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 class _Chunks:
-    """Those of one log, in offset order."""
+    """The chunks of one log, in offset order."""
 
     __slots__ = ("blobs", "heads")
 

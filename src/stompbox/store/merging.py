@@ -43,7 +43,7 @@ class Merging:
         self.ready: dict[int, None] = {}  # logs with more than WAITING
 
     def wrote(self, log: int, head: ChunkHead, size: int) -> None:
-        """A chunk was committed."""
+        """Notes a chunk that was committed."""
         if size >= TINY:
             return
         self._from.setdefault(log, head.first)

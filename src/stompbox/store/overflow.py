@@ -35,7 +35,7 @@ class _File:
 
 
 class Blob:
-    """Where one lies. It is `len` bytes long; `read` gives them."""
+    """Where one blob lies in the files. It is `len` bytes long; `read` gives them."""
 
     __slots__ = ("_at", "_file", "_size")
 
@@ -52,7 +52,7 @@ class Blob:
 
 
 class Overflow:
-    """Takes blobs. The first file is made with the first blob."""
+    """Keeps blobs in temporary files. The first file is made with the first blob."""
 
     def __init__(self, *, file_bytes: int = FILE_BYTES) -> None:
         self._most = file_bytes

@@ -31,7 +31,7 @@ _NUMBERS: Final = "SELECT number FROM part WHERE body = ? ORDER BY number LIMIT 
 
 
 def read_part(connection: sqlite3.Connection, file: Path, body: int, number: int) -> bytes:
-    """Raises StoreError: `no-such-body`, `data-corrupt`."""
+    """Reads a piece of a large body. Raises StoreError: `no-such-body`, `data-corrupt`."""
     found = connection.execute(
         "SELECT checksum, data FROM part WHERE body = ? AND number = ?", (body, number)
     ).fetchone()
@@ -119,7 +119,7 @@ class Parts:
         return size
 
     def unname(self, log: int, first: int) -> None:
-        """A chunk is replaced by another."""
+        """Forgets which bodies a chunk named, because another one replaces it."""
         self._remove("log = ? AND first = ?", (log, first))
 
     def unname_below(self, log: int, last: int, floor: int) -> None:
@@ -155,7 +155,7 @@ class Parts:
         return deleted > 0
 
     def landed(self, commit: Commit | None = None) -> None:
-        """The transaction is in the database."""
+        """Notes that the transaction is in the database."""
         for body in self._gone:
             del self._doubtful[body]
         self._doubtful |= dict.fromkeys(self._unnamed)

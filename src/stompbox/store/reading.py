@@ -60,7 +60,7 @@ def size_of(connection: sqlite3.Connection, log: int, start: int) -> tuple[int, 
 
 
 def parts_of(connection: sqlite3.Connection, log: int, start: int) -> Iterator[Part]:
-    """The chunks in offset order."""
+    """The chunks of a log without their blobs, in offset order."""
     for row in connection.execute(
         f"SELECT first, first + count, size, newest {FROM} ORDER BY first", {"log": log, "start": start}
     ):

@@ -200,7 +200,7 @@ def _alone(file: Path) -> sqlite3.Connection:
 
 
 def _as_commit(found: Recovered) -> Commit:
-    """All of it but the messages."""
+    """What was recovered, but for the messages, as a commit."""
     return Commit(
         logs={log.id: log.name for log in found.logs},
         next_offsets={log.id: log.next for log in found.logs},

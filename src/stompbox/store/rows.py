@@ -56,7 +56,7 @@ class Rows:
             yield log, LogState(name, following, max(floor, changes.floors.get(log, 0)), newest or 0), oldest
 
     def recovered(self) -> Recovered:
-        """All but the chunks."""
+        """What a store holds, all of it but the chunks."""
         changes = self.changes()
         logs = []
         for log, state, _ in self.logs(changes):
@@ -143,7 +143,7 @@ class Rows:
         )
 
     def changes(self) -> Changes:
-        """All that is not folded in."""
+        """All changes that are not folded into the tables yet."""
         changes = Changes()
         for row, said, packed in self._execute("SELECT id, checksum, data FROM change ORDER BY id"):
             self._check(said, "change", row, packed)
@@ -156,7 +156,7 @@ class Rows:
         return changes
 
     def add_changes(self, row: int, changes: Changes) -> int:
-        """Returns its size in bytes."""
+        """Adds changes as a row, and returns its size in bytes."""
         packed = msgpack.encode(changes)
         self._execute(
             "INSERT INTO change (id, checksum, data) VALUES (?, ?, ?)", (row, checksum(row, packed), packed)

@@ -79,7 +79,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {1: _LARGE_BODIES, 2: _DELIVERY, 3: ()}
 
 
 def checksum(*values: object) -> int:
-    """CRC-32 of the values of a row."""
+    """The CRC-32 of the values of a row."""
     return zlib.crc32(msgpack.encode(values))
 
 
@@ -102,7 +102,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
 
 
 def connect_as_it_is(path: Path) -> sqlite3.Connection:
-    """The same to a file that nobody writes to, and beside which nothing can be made: only what is in the file itself is seen."""
+    """Connects to a file that nobody writes to, and beside which nothing can be made: only what is in the file itself is seen."""
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False
     )

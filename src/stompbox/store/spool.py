@@ -78,7 +78,7 @@ class Spool:
             self._closing()
 
     def __len__(self) -> int:
-        """How many bodies."""
+        """How many bodies there are."""
         return len(self._places)
 
     def __repr__(self) -> str:

@@ -105,7 +105,7 @@ class SqliteStore:
             raise
 
     def _open(self, suspect: Path | None) -> None:
-        """`suspect`: a copy of the write-ahead log, which stays when something is missing."""
+        """Opens the database. `suspect`: a copy of the write-ahead log, which stays when something is missing."""
         schema.prepare(self._db, self.file, synchronous=self._synchronous)
         self._verifying: Verifying | None = look_when_opening(self._db, self.file, self.losses)
         self._state = self._rows.state() or JournalState()
@@ -140,7 +140,7 @@ class SqliteStore:
             self.losses.missing(f"{self.file}: is gone, with all of its {transactions} transactions")
 
     def _refuse_lost(self, suspect: Path | None) -> None:
-        """It has at least as many transactions as were confirmed, or says that it has not."""
+        """Refuses a database that has fewer transactions than were confirmed, as one that has lost some."""
         if self.watermark is None:
             return
         have, confirmed = self._state.transactions, self.watermark.found.transactions
@@ -235,7 +235,7 @@ class SqliteStore:
                 self._merge_beside()
 
     def _sync_for(self, commit: Commit) -> None:
-        """It is not fsynced, or it is, and with it all before it: they stand in one file, one after the other."""
+        """Has the next transaction fsynced, with all before it, or not: they stand in one file, one after the other."""
         if self._synchronous:
             self._db.execute(f"PRAGMA synchronous = {'NORMAL' if commit.is_loose else 'FULL'}")
         self._is_loose = commit.is_loose
@@ -386,7 +386,7 @@ class SqliteStore:
             self._verifying = None
 
     def compact(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """All of the housekeeping at once, as far as it goes: what was trimmed is deleted, neighbours become one chunk, the file as
+        """Does all of the housekeeping at once, as far as it goes: what was trimmed is deleted, neighbours become one chunk, the file as
         small as it can be. Takes its time; `progress` is called with (chunks looked at, chunks in all)."""
         while self._is_untidy() or self._row:
             self._tidy_up()

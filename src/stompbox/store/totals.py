@@ -34,14 +34,14 @@ _PUT_PART: Final = "INSERT INTO part (rowid, body, number, checksum, data) VALUE
 
 
 class Totals(Struct, array_like=True):
-    """Sums over all rows."""
+    """Sums over all rows, by which a lost one is noticed."""
 
     chunks: list[int] = field(default_factory=lambda: [0] * 12)
     parts: list[int] = field(default_factory=lambda: [0] * 7)
 
 
 def counted(connection: sqlite3.Connection) -> Totals:
-    """What is there. A value that is no number makes a sum that is none, and differs."""
+    """The sums over what is there in the tables. A value that is no number makes a sum that is none, and differs."""
     chunks = connection.execute(f"SELECT {_CHUNKS} FROM chunk INDEXED BY chunk_place").fetchone()
     parts = connection.execute(f"SELECT {_PARTS} FROM part INDEXED BY sqlite_autoindex_part_1").fetchone()
     return Totals(list(chunks), list(parts))
@@ -60,7 +60,7 @@ SINCE: Final = 4  # version of the schema
 
 
 def differences(said: Totals, found: Totals) -> str:
-    """In words; empty when all is there."""
+    """Says in words where the rows are not what the sums say; empty when all is there."""
     wrong = []
     for table, should, has in (("chunk", said.chunks, found.chunks), ("part", said.parts, found.parts)):
         if should[0] != has[0]:
@@ -85,11 +85,11 @@ class Counted:
 
     @property
     def has_changed(self) -> bool:
-        """Since the transaction began."""
+        """Whether a sum has changed since the transaction began."""
         return self._before is not None and self._before[:2] != (self.totals.chunks, self.totals.parts)
 
     def take_back(self) -> None:
-        """The transaction is no more."""
+        """Takes back what the transaction, which is no more, has changed."""
         assert self._before is not None
         self.totals.chunks, self.totals.parts, self._chunk, self._part = self._before
 

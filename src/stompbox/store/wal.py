@@ -80,7 +80,7 @@ class Walk:
 
 
 def read(data: bytes) -> Reading:
-    """Walks through a whole file."""
+    """Reads through a whole file and says what is in it."""
     found = Reading()
     if len(data) < HEADER + FRAME:
         return found  # no transaction
@@ -149,7 +149,7 @@ def _is_header(header: bytes) -> bool:
 
 
 def turned(data: bytes, at: int, bit: int) -> bytes:
-    """The same octets with one bit turned over."""
+    """A copy of octets with one bit turned over."""
     return data[:at] + bytes((data[at] ^ 1 << bit,)) + data[at + 1 :]
 
 

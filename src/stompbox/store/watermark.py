@@ -62,7 +62,7 @@ class Watermark:
             os.close(descriptor)
 
     def committed(self, transactions: int) -> None:
-        """The database has so many, durably."""
+        """Writes down that the database has so many transactions, durably."""
         self._transactions = transactions
         self._put(COPIES)
 

@@ -73,7 +73,7 @@ class Changes:
                 self._threads -= 1
 
     async def arrive(self, is_so: Callable[[], object], deadline: float) -> bool:
-        """The same for a coroutine."""
+        """Waits as `wait` does, in a coroutine."""
         event = asyncio.Event()
         waiter = asyncio.get_running_loop(), event
         with self._condition:
@@ -187,7 +187,7 @@ class Broker:
 
     @property
     def urls(self) -> list[str]:
-        """Of all listeners, for clients of Stompbox."""
+        """The URLs of all listeners, for clients of Stompbox."""
         listeners = self._ask(lambda: self._house.listeners)
         return [f"{'stomp+ssl' if each.is_tls else 'stomp'}://{each.host}:{each.port}" for each in listeners]
 
@@ -228,7 +228,7 @@ class Broker:
         return self._ask(lambda: self._record.delivered(destination))
 
     def errors(self) -> list[Exchanged]:
-        """The ERROR frames that went out."""
+        """The ERROR frames that went out to clients."""
         return self.frames("sent", "ERROR")
 
     def frames(self, way: Way | None = None, command: str | None = None) -> list[Exchanged]:
@@ -236,12 +236,12 @@ class Broker:
         return self._ask(lambda: self._record.all(way, command))
 
     def clear(self) -> None:
-        """Forgets the frames; what queues hold stays."""
+        """Forgets the frames that were recorded; what queues hold stays."""
         self._ask(self._record.frames.clear)
 
     @property
     def connections(self) -> list[Connected]:
-        """Those that are logged in, the oldest first."""
+        """The connections that are logged in, the oldest first."""
         found = self._ask(
             lambda: [connected(each) for each in self._house.broker.connections if each.is_entered]
         )
@@ -255,7 +255,7 @@ class Broker:
             raise self._in_vain(within)
 
     async def until(self, is_so: Callable[[], object], within: float = WITHIN) -> None:
-        """The same for a coroutine, whose loop goes on meanwhile."""
+        """Waits as `wait_until` does, in a coroutine whose loop goes on meanwhile."""
         if not await self._changes.arrive(is_so, time.monotonic() + within):
             raise self._in_vain(within)
 

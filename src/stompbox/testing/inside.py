@@ -79,7 +79,7 @@ class Clock:
         return (self.now() + 0.5) / 1000  # whoever cuts it to ms has what `now` says
 
     def reach(self, when: int) -> None:
-        """Never back."""
+        """Sets the clock forward to a time, never back."""
         self._ahead += max(0, when - self.now())
 
 
@@ -94,7 +94,7 @@ class FillableStore(MemoryStore):
         super().apply(commit)
 
     def close(self) -> None:
-        """The next broker goes on with it."""
+        """Closes nothing: the next broker goes on with the store."""
 
     def end(self) -> None:
         super().close()
@@ -162,7 +162,7 @@ class TestedBroker(Broker):
         await self.settle()
 
     async def settle(self) -> None:
-        """Until nothing is left of what was begun."""
+        """Waits until nothing is left of what was begun."""
         async with asyncio.timeout(SETTLE_WITHIN):
             while self._is_at_work and not self.has_failed:
                 await asyncio.sleep(0)
@@ -189,7 +189,7 @@ class House:
     broker: TestedBroker
 
     def __init__(self, content: Mapping[str, Any], folder: str, clock: Clock, record: Record) -> None:
-        """Raises ConfigError."""
+        """Makes the broker of a configuration. Raises ConfigError."""
         self.configuration = convert({**TESTED, **content, "data": folder}, {}).configuration
         self.listeners = self.configuration.listening()
         self.clock = clock
@@ -295,7 +295,7 @@ class House:
         raise UsageError("bad-argument", f"there is no connection {number}")
 
     def drop(self, number: int | None) -> int:
-        """Without a word. How many there were."""
+        """Closes sockets without a word, and returns how many there were."""
         sockets = list(self.sockets(number))
         for socket in sockets:
             socket.abort()
@@ -310,7 +310,7 @@ class House:
                 yield socket
 
     def stall(self, number: int | None, more: int) -> None:
-        """`more`: 1 begins it, -1 ends it."""
+        """Stalls connections, with `more` = 1, or lets them go on, with `more` = -1."""
         if number is None:
             self.mood.stalls += more
         else:

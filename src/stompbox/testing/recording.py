@@ -72,7 +72,7 @@ class Record:
         ]
 
     def delivered(self, destination: str | None) -> list[Exchanged]:
-        """The messages that went out."""
+        """The messages that went out to clients."""
         return _to(destination, self.all("sent", "MESSAGE"))
 
     def sent(self, destination: str | None) -> list[Exchanged]:

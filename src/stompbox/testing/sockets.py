@@ -79,7 +79,7 @@ class Mood:
 
 
 class TestedSocket(Socket):
-    """A socket that can be stalled."""
+    """A socket of a broker under test that can be stalled."""
 
     __test__ = False  # for pytest
 
@@ -134,7 +134,7 @@ class TestedSocket(Socket):
             super().close()
 
     def close(self) -> None:
-        """What is held comes before the end."""
+        """Closes the socket; what is held goes out before."""
         if self.held:
             self._is_to_close = True
         else:
@@ -142,7 +142,7 @@ class TestedSocket(Socket):
 
 
 class TestedAcceptor(Acceptor):
-    """Receives with such sockets."""
+    """Accepts clients with sockets that can be stalled."""
 
     __test__ = False
 

@@ -41,7 +41,7 @@ def routes() -> list[Route]:
 
 
 class File:
-    """One of them."""
+    """One of the console's files, as it is sent."""
 
     def __init__(self, content: bytes, kind: str) -> None:
         self.content = content

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class Address:
-    """`kinds`: the routing that it was made for, ANYCAST, MULTICAST or both. `is_auto`: a frame made it. `owner`: engine.create_address."""
+    """A name that messages are sent to: its log, its queues and its settings. `kinds`: the routing that it was made for, ANYCAST, MULTICAST
+    or both. `is_auto`: a frame made it. `owner`: engine.create_address."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class Address:
         return self._own.get(queue, self.settings) if self._own else self.settings
 
     def settings_for(self, run: Run) -> AddressSettings:
-        """Those by which messages for its queues expire: of the queue that they are for, where it is one alone."""
+        """The settings by which a run's messages expire: those of the queue that it is for, where it is for one alone."""
         return (
             self.settings_of(run.queue or self.name)
             if self._own and run.routing == ANYCAST
@@ -119,7 +120,7 @@ class Address:
             self._timed.add(queue)
 
     def obey(self, settings: AddressSettings) -> None:
-        """From now on these are its settings."""
+        """The address lives by these settings from now on."""
         self.settings, self.rules = settings, rules_of(settings)
         self._own.clear()
         self._timed.clear()
@@ -128,7 +129,7 @@ class Address:
         self.look_again()
 
     def divert(self, diverts: list[Divert]) -> None:
-        """From now on its messages go along these."""
+        """The address's messages go along these diverts from now on."""
         self.diverts = diverts
         self.look_again()
 
@@ -162,15 +163,15 @@ class Address:
         self.is_blocked = False
 
     def become(self, kinds: int) -> None:
-        """It is of these kinds, whatever it was; nothing is to be stored of that."""
+        """The address is of these kinds from now on, whatever it was; nothing is to be stored of that."""
         self.kinds = kinds
 
     def stay(self) -> None:
-        """It does not go when nobody needs it."""
+        """The address does not go when nobody needs it."""
         self.is_auto = False
 
     def count_for(self, user: str | None) -> None:
-        """For whom it counts (makers.py)."""
+        """The address counts for this user (makers.py), or for nobody."""
         self.maker = user
 
     def limit(self, limits: Limits | None) -> None:
@@ -179,7 +180,7 @@ class Address:
         self.look_again()
 
     def retain(self, run: Run | None) -> None:
-        """What new subscriptions get first."""
+        """The run is what new subscriptions get first; None: nothing."""
         self.retained = run
 
     def remember(self, duplicates: Duplicates) -> Duplicates:
@@ -198,7 +199,7 @@ class Address:
 
     @property
     def is_in_use(self) -> bool:
-        """It has a queue, or something that it keeps for those who come later."""
+        """Whether the address has a queue, or something that it keeps for those who come later."""
         log = self.log
         if self.retained is not None or self.duplicates or (log.is_kept and log.oldest < log.next):
             return True
@@ -233,7 +234,7 @@ class Address:
         self.rules_changed(queue)
 
     def rules_changed(self, queue: Queue) -> None:
-        """Those of one queue: nobody looks at the others, however many there are."""
+        """The rules of one queue have changed: nobody looks at the others, however many there are."""
         if queue.rules.is_enabled or self.anycast.get(queue.name) is not queue:
             self._disabled.discard(queue)
         else:

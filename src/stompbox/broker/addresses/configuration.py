@@ -121,7 +121,7 @@ def _obeying_one(address: Address, rules_for: Callable[[Queue], Rules], sizes: S
 
 
 def diverting(engine: Engine, diverts: Sequence[tuple[str, Divert]]) -> Iterator[None]:
-    """From now on messages go along these diverts, each of the addresses that its match covers, in this order; no others are there."""
+    """Makes messages go along these diverts, each of the addresses that its match covers, in this order; no others are there."""
     engine.diverts[:] = [(engine.wildcards.match_words(match), divert) for match, divert in diverts]
     yield
     for address in list(engine.addresses.values()):

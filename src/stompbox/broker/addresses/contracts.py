@@ -34,7 +34,8 @@ PASS: Final = -1  # they keep their own
 
 
 class Divert:
-    """`routing`: STRIP, PASS or the kinds of the copies. `transform` makes one message's copy from (run, index), or raises."""
+    """What a divert says of copies. `routing`: STRIP, PASS or the kinds of the copies. `transform` makes one message's copy from (run,
+    index), or raises."""
 
     __slots__ = ("exclusive", "forwarding_address", "name", "routing", "selector", "transform")
 
@@ -60,7 +61,7 @@ class Divert:
 
 
 class Limits(Protocol):
-    """How much an address takes (limits.py)."""
+    """What bounds how much an address takes (limits.py)."""
 
     is_full: bool
     policy: AddressFullPolicy
@@ -181,7 +182,8 @@ class Commits(contracts.Commits, Protocol):
 
 
 class Engine(contracts.Engine, Protocol):
-    """It knows all addresses, makes them and lets them go, and sends on what comes to one of them because of another."""
+    """What an address asks of the engine, which knows all addresses, makes them and lets them go, and sends on what comes to one of them
+    because of another."""
 
     wildcards: Wildcards
     settings: AddressSettingsTable

@@ -74,7 +74,7 @@ class Destination:
     wildcards: Wildcards = field(default=DOTS, compare=False, repr=False)
 
     def within(self, space: str) -> Destination:
-        """The same in a virtual host, whose `space` may be empty. Raises for a name that is inside another one already: it has come
+        """This destination in a virtual host, whose `space` may be empty. Raises for a name that is inside another one already: it has come
         from a client, and whatever has read it anew on the way (virtual topics, wildcards of other brokers) is done."""
         require_free(self.text, self.address, self.queue)
         if not space:
@@ -87,7 +87,7 @@ class Destination:
 
     @property
     def words(self) -> Words:
-        """The words of a wildcard."""
+        """The words of a destination that is a wildcard."""
         return self.wildcards.words(self.address)
 
     def covers(self, name: str) -> bool:
@@ -302,7 +302,7 @@ def find(engine: Engine, destination: Destination) -> Address | None:
 
 
 def shown(address: Address, *, as_openmq: bool = False) -> str:
-    """How others than its owner see it."""
+    """The destination by which others than its owner know an address."""
     name = local(address.name)
     routing = ANYCAST if name.startswith(_FIRST_WORD[ANYCAST]) else MULTICAST
     prefix = (_SHOWN_BY_OPENMQ if as_openmq else _SHOWN)[routing]

@@ -88,5 +88,5 @@ def forward(engine: Engine, name: str, run: Run, routing: int) -> bool:
 
 
 def copy(run: Run, first: int, stop: int) -> Run:
-    """Messages first .. stop-1 once more."""
+    """A run of its own with the messages first .. stop-1."""
     return run.part(first - run.first, stop - run.first, routing=run.routing & KINDS)

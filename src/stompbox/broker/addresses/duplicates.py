@@ -43,7 +43,7 @@ class Ids:
         self.of: set[Duplicates] = set()
 
     def limit(self, size: int) -> None:
-        """-1: no limit."""
+        """Sets the most octets that are remembered; -1: no limit."""
         self.most = size if size >= 0 else 1 << 62
 
     def grow(self, size: int) -> None:
@@ -58,7 +58,7 @@ class Ids:
 
 
 def key_of(value: bytes) -> bytes:
-    """What is remembered of a value."""
+    """What is remembered of the value of a header: its digest, where it is long."""
     if len(value) <= LONGEST:
         return value
     return _DIGEST + blake2b(value, digest_size=24).hexdigest().encode()
@@ -115,7 +115,7 @@ class Duplicates:
             self._gone.append(gone)
 
     def forget_oldest(self, octets: int) -> None:
-        """So much at the least, or all."""
+        """Forgets the oldest values: as many octets at the least, or all."""
         left = max(0, self.size - octets)
         while self.size > left:
             self._forget_one()
@@ -155,7 +155,7 @@ class Duplicates:
             engine.put("duplicates", f"{log.id}.{self._gone.popleft()}", None)
 
     def landed(self) -> None:
-        """All that was told is in the store."""
+        """The commit with all blocks that were told of is in the store."""
         self._stored = self._next
 
     def has_stored(self, value: bytes) -> bool:
@@ -189,7 +189,7 @@ class Duplicates:
         self._next = self._stored = block + 1
 
     def forget(self) -> None:
-        """The address is gone."""
+        """The address is gone, and with it all that is remembered of its messages."""
         for block in {*self._sizes, *self._gone} - {NO_BLOCK}:
             self.address.engine.put("duplicates", f"{self.address.log.id}.{block}", None)
         self.address.engine.commits.news.pop(self, None)
@@ -244,7 +244,7 @@ def new_ones(address: Address, run: Run, seen: dict[bytes, None]) -> list[int]:
 
 
 def stored(address: Address, run: Run) -> list[bool]:
-    """Of each message of a run that is on its way to the address, whether it is a duplicate of one that is in the store."""
+    """Whether each message of a run that is on its way to the address is a duplicate of one that is in the store."""
     special, known = run.shape.special, duplicates_of(address)
     if special is None or not special.is_numbered or known is None:
         return [False] * len(run)
@@ -267,7 +267,7 @@ def refused(address: Address, run: Run) -> list[int]:
 
 
 def _values(run: Run) -> Sequence[bytes]:
-    """What is remembered of each message."""
+    """What is remembered of each message of a run."""
     return [
         value and key_of(value) for value in values_of(run, DUPLICATE_ID, run.first, run.first + len(run))
     ]

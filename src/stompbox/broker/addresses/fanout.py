@@ -59,7 +59,7 @@ def _leave_in_log(address: Address) -> None:
 
 
 def _showing(address: Address) -> Iterator[None]:
-    """The steps of `show`, a run each."""
+    """Shows the runs that are stored to those who read by offset, a run in each step."""
     log, engine = address.log, address.engine
     while log.unshown:
         run = log.unshown.popleft()
@@ -97,7 +97,7 @@ def _pass_over(queue: Queue, first: int, stop: int) -> None:
 
 
 def _end_showing(address: Address) -> None:
-    """All that is stored was shown, and what nobody keeps may go."""
+    """Ends the showing when all that is stored was shown; what nobody keeps may go."""
     log, engine = address.log, address.engine
     before = log.show(log.committed)
     for queue in address.streams.values():
@@ -140,7 +140,7 @@ class Waiting:
         return len(self.queues) - len(self.had)
 
     def next(self) -> tuple[Queue, list[Range] | None]:
-        """The queue whose turn it is."""
+        """The queue whose turn it is, and the ranges that are for it."""
         at = len(self.had)
         queue = self.queues[at]
         self.had.add(queue)
@@ -290,7 +290,7 @@ def has_durable(address: Address, run: Run, groups: Groups) -> bool:
 
 
 def put_off(address: Address, run: Run, groups: Groups) -> None:
-    """These are offered the run in steps."""
+    """Has the queues of these groups offered the run in steps."""
     fanout = address.fanout
     if fanout is None:
         fanout = Fanout(address, run.first)

@@ -102,7 +102,7 @@ class AddressLimits:
         return min(len(bodies), bisect_left(sums, room[0]) + 1, room[1])
 
     def look(self) -> bool:
-        """Whether it is full now."""
+        """Looks whether the address is full now, and says so."""
         size, count = self.room()
         if (size <= 0 or count <= 0) != self.is_full:
             self.turn()
@@ -118,20 +118,20 @@ class AddressLimits:
         return True
 
     def turn(self) -> None:
-        """It is full now, or not any more; the server says so."""
+        """The address is full now, or not any more; the server says so."""
         self.is_full = not self.is_full
         self.address.engine.full.append((self, self.is_full, self.dropped))
         self.dropped = 0
 
     def refusal(self) -> Refused:
-        """What a sender is told."""
+        """The error that a sender is told."""
         if not self.is_full:
             self.turn()
         return Refused(CODE, f"address {self.address.name!r} is full ({self.reason})")
 
     @property
     def reason(self) -> str:
-        """Which limit it is."""
+        """Names the limits that are reached, with their values."""
         limits = {f"{self._word}-bytes": self._bytes, f"{self._word}-messages": self._messages}
         said = [f"{name} {most}" for name, most in limits.items() if most >= 0]
         memory = self.address.engine.memory
@@ -140,7 +140,7 @@ class AddressLimits:
         return ", ".join(said)
 
     def kept(self, run: Run) -> Run | None:
-        """What of a run is not dropped."""
+        """The messages of a run that fit: all, where the address does not drop what is too much. None: not one of them."""
         if self.policy is not AddressFullPolicy.DROP:
             return run
         fits = self.fitting(run.shape, run.bodies, self.room())
@@ -170,7 +170,7 @@ def apply(address: Address) -> None:
 
 
 def change(address: Address) -> None:
-    """The same but for its queues, which are metered by who asks: they may be very many."""
+    """Gives the limits of the settings to an address but not to its queues, which are metered by who asks: they may be very many."""
     settings = address.settings
     memory = address.memory
     is_paging = settings.address_full_policy is AddressFullPolicy.PAGE
@@ -269,7 +269,7 @@ class Fitting:
 
 
 def came(run: Run, targets: Iterable[tuple[Queue, list[tuple[int, int]]]]) -> None:
-    """A run was routed to these."""
+    """Counts a run that was routed to these queues."""
     for queue, ranges in targets:
         if queue.tally is not None:
             queue.tally.came(run, ranges)

@@ -54,7 +54,7 @@ class Made(Protocol):
 
 
 class Engine(Protocol):
-    """What is asked of the engine here."""
+    """What counting the makers of addresses and queues asks of the engine."""
 
     @property
     def addresses(self) -> Mapping[str, Made]: ...
@@ -84,7 +84,7 @@ class Maker:
 
     @property
     def counted(self) -> Maker:
-        """The same where it is too late to refuse: what is made counts, and the next frame that makes something meets the limit."""
+        """The maker where it is too late to refuse: what is made counts, and the next frame that makes something meets the limit."""
         return Maker(self.user)
 
 
@@ -128,7 +128,7 @@ class Makers:
         return {kind: max(count.values(), default=0) for kind, count in counts.items()}
 
     def made_address(self, address: Made, maker: Maker | None) -> None:
-        """It counts for this user from now on; None: for nobody any more."""
+        """The address counts for this user from now on; None: for nobody any more."""
         address.count_for(_moved(self.addresses, address.maker, maker))
 
     def made_queue(self, queue: Queue, maker: Maker | None) -> None:
@@ -152,7 +152,7 @@ class Makers:
         return Maker(user) if user is not None and user == address.maker else None
 
     def made_durable(self, durable: Durable, *, is_there: bool) -> None:
-        """It counts as long as it is there, whatever queues it has."""
+        """A durable subscription counts as long as it is there, whatever queues it has."""
         if durable.maker is not None and durable.counts is not is_there:
             _add(self.queues, durable.maker, 1 if is_there else -1)
         durable.count(is_there=is_there)
@@ -209,7 +209,7 @@ def require_all(engine: Engine, maker: Maker | None, wanted: Iterable[Wanted]) -
 
 
 def require_sends(engine: Engine, maker: Maker | None, sends: Iterable[tuple[Made, Run]]) -> None:
-    """The same of messages whose addresses are known, and may have gone since; temporary ones do not come again."""
+    """Refuses as `require_all` does, for messages whose addresses are known, and may have gone since; temporary ones do not come again."""
     require_all(
         engine, maker, [(address.name, run.queue, run.routing) for address, run in sends if not address.owner]
     )

@@ -50,7 +50,7 @@ class Heard(Protocol):
 
 
 class Engine(Protocol):
-    """What is asked of the engine here."""
+    """What telling of events asks of the engine."""
 
     now: int
 
@@ -60,7 +60,7 @@ class Engine(Protocol):
 
 
 class Event(Enum):
-    """Artemis's names (CoreNotificationType)."""
+    """Events by the names that Artemis gives them (CoreNotificationType)."""
 
     ADDRESS_ADDED = "ADDRESS_ADDED"
     ADDRESS_REMOVED = "ADDRESS_REMOVED"
@@ -77,7 +77,7 @@ class Event(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """`address`: that of the virtual host it is about."""
+    """What one event is told with. `address`: that of the virtual host it is about."""
 
     address: str
     headers: dict[str, str]
@@ -85,7 +85,8 @@ class Notification:
 
 
 class Notifications:
-    """`address`: where they go, in each virtual host; empty: nowhere. `waiting` are those of this turn."""
+    """Tells of events by messages to an address. `address`: where they go, in each virtual host; empty: nowhere. `waiting` are those of
+    this turn."""
 
     __slots__ = ("_engine", "address", "waiting")
 

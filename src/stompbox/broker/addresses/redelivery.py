@@ -95,7 +95,7 @@ def redelivery_delay(settings: AddressSettings, failures: int, chance: Callable[
 
 
 def give_back(engine: Engine, sent: Sequence[Sent], outcome: Outcome, written: int) -> None:
-    """The same at once."""
+    """Gives messages back at once, as `giving_back` does in steps."""
     for _ in giving_back(engine, sent, outcome, written):
         pass
 
@@ -150,7 +150,7 @@ def _give_back(
     *,
     delay: int | None,
 ) -> dict[QueueState, None]:
-    """The queues that have them now."""
+    """Gives segments back and returns the queues that have them now."""
     queues: dict[QueueState, None] = {}
     for binding, segment in sent:
         queue = binding.queue
@@ -254,7 +254,8 @@ def dead(engine: Engine, queue: QueueState, segment: Segment, reason: str) -> No
 
 
 def unrouted(engine: Engine, address: Address, run: Run) -> bool:
-    """send-to-dla-on-no-route. True when its receipt must wait for the next commit."""
+    """Sends messages that nobody gets to the dead letter address, where the settings say so (send-to-dla-on-no-route). True when its
+    receipt must wait for the next commit."""
     settings = address.settings
     own = _own_queue(settings, "dead_letter", address)
     segment = Segment(run, run.first, run.stop)

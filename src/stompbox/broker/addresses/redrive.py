@@ -56,7 +56,7 @@ class Redrive:
         self.go_on()
 
     def go_on(self) -> None:
-        """Something was loaded, or it begins."""
+        """Something was loaded, or the work begins: its next steps are taken."""
         self.engine.later.take(self, self._steps())
 
     def _steps(self) -> Iterator[None]:
@@ -166,7 +166,7 @@ def _without_what_was_added(run: Run, low: int, high: int) -> Run:
 
 
 class Move(Redrive):
-    """`to`: the address. The messages keep their headers, and are new ones there."""
+    """Moves the messages of a queue to another address. `to`: the address. The messages keep their headers, and are new ones there."""
 
     def __init__(
         self,

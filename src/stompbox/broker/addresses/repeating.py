@@ -49,8 +49,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True, eq=False)
 class Schedule:
-    """`left`: messages of the series after the next one, FOR_EVER for a series without end. `next`: when that one is, ms since the
-    epoch. `run`: the one message, whose only hole is the `amqMessageId` that each gets anew, or none."""
+    """A series of messages that an address gets again and again. `left`: messages of the series after the next one, FOR_EVER for a series
+    without end. `next`: when that one is, ms since the epoch. `run`: the one message, whose only hole is the `amqMessageId` that each gets
+    anew, or none."""
 
     id: str
     address: str
@@ -69,7 +70,7 @@ class Schedule:
         return self.run.size + COST
 
     def put_off(self, when: int) -> None:
-        """Its next message is tried again then."""
+        """The schedule's next message is tried again at `when`."""
         self.next = when
 
     def advance(self, now: int) -> bool:
@@ -91,8 +92,8 @@ class Schedule:
 
 
 class Schedules:
-    """All of one engine. `most` octets of them are taken; `may_send` says whether a user may still send to an address, `owner_of` whose a
-    session is, `numbers_of` whether its messages get an `amqMessageId`, `new_number` one."""
+    """All schedules of one engine. `most` octets of them are taken; `may_send` says whether a user may still send to an address, `owner_of`
+    whose a session is, `numbers_of` whether its messages get an `amqMessageId`, `new_number` one."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -108,7 +109,7 @@ class Schedules:
         self._turn = 0
 
     def limit(self, most: int) -> None:
-        """What is there stays."""
+        """Sets the most octets of schedules that are taken; what is there stays."""
         self.most = most
 
     def require(self, sends: Iterable[tuple[Address, Run]]) -> None:
@@ -185,7 +186,7 @@ class Schedules:
         self._alarm.by(schedule.next)
 
     def end(self, schedule: Schedule) -> None:
-        """It sends no more."""
+        """The schedule sends no more."""
         if self.known.pop(schedule.id, None) is None:
             return
         self.size -= schedule.cost
@@ -242,7 +243,7 @@ class Schedules:
         engine.publish(address, again)
 
     def recall(self, id: str, entry: dict[str, Any], state: list[int]) -> None:
-        """What the catalogue has of one."""
+        """Takes up a schedule of which the catalogue has this."""
         stored = decode(base64.b64decode(entry["chunk"]), 0)[0]
         run = Run(stored.shape, stored.bodies, stored.columns, routing=entry["routing"], queue=entry["queue"])
         times = entry["cron"], entry["delay"], entry["period"], entry["repeat"]

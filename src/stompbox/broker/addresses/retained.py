@@ -34,7 +34,7 @@ class Retained:
         self.most = 1 << 62
 
     def limit(self, size: int) -> None:
-        """-1: no limit. What is retained stays."""
+        """Sets the most octets that are retained; -1: no limit. What is retained stays."""
         self.most = size if size >= 0 else 1 << 62
 
     def replace(self, before: Run | None, after: Run | None) -> None:
@@ -88,7 +88,7 @@ def note(engine: Engine, address: Address, run: Run) -> bool:
 
 
 def _keep(engine: Engine, address: Address, run: Run | None) -> bool:
-    """From now on this one is retained. True when that is for the next commit."""
+    """Retains this run from now on. True when that is for the next commit."""
     was_stored = address.retained is not None and not address.is_volatile(address.retained)
     keep(address, run)
     if run is not None and not address.is_volatile(run):

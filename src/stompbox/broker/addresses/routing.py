@@ -50,7 +50,7 @@ def targets(address: Address, run: Run) -> Targets:
 
 
 def split(address: Address, run: Run) -> tuple[Targets, Groups]:
-    """The same: anycast queues, and subscriptions in groups that take the same of it."""
+    """The queues of a run, and beside them its subscriptions in groups that take the same messages of it."""
     limit = address.engine.work.done + address.engine.work.most
     targets = (
         _of_anycast(address, run, [(run.first, run.stop)])
@@ -100,7 +100,7 @@ def _later(address: Address, queues: Iterable[Queue], run: Run) -> Targets:
 
 
 def exactly(address: Address, run: Run) -> Targets:
-    """The same for a run that names its queue."""
+    """The queue that the run names, if the address has it."""
     whole = [(run.first, run.stop)]
     kind, queues = (ANYCAST, address.anycast) if run.routing & ANYCAST else (MULTICAST, address.named)
     queue = queues.get(run.queue)
@@ -136,7 +136,7 @@ def set_aside(address: Address, run: Run, targets: Targets) -> None:
 
 
 def _of_anycast(address: Address, run: Run, whole: list[Range]) -> Targets:
-    """Of several queues of an address one gets each message, in turn among those whose filter takes it (Artemis, anycast)."""
+    """Routes to one of an address's queues, which get the messages in turn among those whose filter takes it (Artemis, anycast)."""
     if len(address.anycast) > FEW and len(run.bodies) == 1:
         return _of_very_many(address, run, whole)
     taken = {
@@ -157,7 +157,7 @@ def _of_anycast(address: Address, run: Run, whole: list[Range]) -> Targets:
 
 
 def _of_very_many(address: Address, run: Run, whole: list[Range]) -> Targets:
-    """The same of one message, without a look at all queues."""
+    """The one queue of many that gets a single message, found without a look at all of them."""
     in_turn = address.in_turn()
     for _ in range(len(in_turn)):
         queue = in_turn[address.next_turn() % len(in_turn)]
@@ -249,7 +249,7 @@ def _put_off(address: Address, run: Run) -> Groups:
 
 
 def _steps_of_plan(address: Address, run: Run) -> int:
-    """That it takes to ask those whose verdict the run's shape decides."""
+    """The steps that it takes to ask the selectors whose verdict the run's shape decides."""
     shape = run.shape
     return sum(
         [
@@ -261,7 +261,8 @@ def _steps_of_plan(address: Address, run: Run) -> int:
 
 
 def _plan(address: Address, run: Run, limit: int) -> Plan | None:
-    """None: the turn's work went beyond `limit`. What has been asked is remembered, so the next run of the shape comes further."""
+    """Asks all selectors about the shape of a run; None: the turn's work went beyond `limit`. What has been asked is remembered, so the
+    next run of the shape comes further."""
     shape = run.shape
     plan = Plan(address.version, address.settings)
     for selector, queues in address.by_selector.items():
@@ -334,7 +335,7 @@ class Passing:
         self._own: dict[int, Ranges] = {}  # what is for each queue, by its number
 
     def note(self, run: Run) -> None:
-        """It is for one queue alone."""
+        """Notes a run that is for one queue alone."""
         self._all.setdefault(bool(run.routing & ANYCAST), Ranges()).add(run.first, run.stop)
         self._own.setdefault(run.routing >> FOR_ONE, Ranges()).add(run.first, run.stop)
         self._address.engine.later.add(self, self._begin)

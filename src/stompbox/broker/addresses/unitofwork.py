@@ -61,7 +61,7 @@ class UnitOfWork:
         self.consequences.copies.extend([(address, copy, original) for address, copy in copies])
 
     def finish(self) -> None:
-        """All of it is there: what becomes of it when the disk refuses is decided."""
+        """The unit is there whole: what becomes of it when the disk refuses is decided now."""
         self.is_refusable = is_refusable(self.sends)
 
     def acknowledge(self, acked: list[tuple[Consumer, list[Sent]]]) -> None:
@@ -73,11 +73,11 @@ class UnitOfWork:
         self.is_shared = True
 
     def refuse(self) -> None:
-        """It is undone."""
+        """The disk has refused the unit, which is undone."""
         self.is_refused = True
 
     def settle(self) -> None:
-        """It is not taken back any more."""
+        """The unit is stored, or nothing will refuse it: it is not taken back any more."""
         for known, values in self.also.numbered if self.also is not None else ():
             known.brought(self, values)
 
@@ -92,5 +92,5 @@ def is_refusable(sends: Iterable[tuple[Address, Run]]) -> bool:
 
 
 def is_failing(address: Address) -> bool:
-    """disk-full-policy FAIL."""
+    """Whether disk-full-policy is FAIL: messages are refused while the disk is full."""
     return address.settings.disk_full_policy is DiskFullPolicy.FAIL

@@ -22,7 +22,7 @@ Pieces = dict[int, dict[int, bytes]]  # by body, by number
 
 
 class Bodies:
-    """`epoch`: another number at each start."""
+    """The large bodies of an engine: which are there, and what the store must still learn of them. `epoch` differs at each start."""
 
     def __init__(self, epoch: int) -> None:
         self._next = epoch * EPOCH
@@ -45,7 +45,7 @@ class Bodies:
         return large
 
     def put(self, large: Large, number: int, data: bytes) -> None:
-        """The next piece."""
+        """Takes the next piece of a large body."""
         self._pending.setdefault(large.id, {})[number] = data
 
     def piece(self, large: Large, number: int) -> bytes | None:
@@ -117,7 +117,7 @@ class Bodies:
                 self._holds[id] = False
 
     def give(self, commit: Commit) -> None:
-        """Puts into a commit what is new."""
+        """Puts into a commit what is new about large bodies."""
         if not self.is_dirty:
             self._flying = {}
             return
@@ -135,7 +135,7 @@ class Bodies:
         self._flying, self._telling = {}, {}
 
     def failed(self, commit: Commit) -> None:
-        """It is not in the store: all of it waits for the next one."""
+        """The commit that was given is not in the store: all that was in it waits for the next one."""
         self._holds = commit.holds | self._holds
         for id, parts in self._flying.items():
             if id in self._alive:

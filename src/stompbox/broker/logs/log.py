@@ -82,7 +82,7 @@ class Log:
         return min(self.trimmed, self.committed)
 
     def low_water(self) -> int:
-        """Below it no cursor needs anything."""
+        """The offset below which no cursor needs anything."""
         low = self.shown if self.has_readers else self.next
         end = min(self.next, self.offered)
         for cursor in self.cursors.values():
@@ -157,7 +157,7 @@ class Log:
         self.committed = next
 
     def begin_showing(self) -> None:
-        """Somebody reads by offset."""
+        """A consumer reads the log by offset from now on."""
         self.has_readers = True
 
     def show(self, stop: int) -> int:
@@ -179,7 +179,7 @@ class Log:
         self.is_known = True
 
     def leave(self) -> None:
-        """It is gone: nothing of it goes into a commit."""
+        """The log is gone: nothing of it goes into a commit."""
         self.pending = []
 
     def recall_unused(self, known: list[tuple[int, int]], reserved: tuple[int, int], first: int) -> Ranges:
@@ -192,7 +192,7 @@ class Log:
         return told
 
     def end_showing(self) -> None:
-        """Nobody reads by offset any more."""
+        """Nobody reads the log by offset any more."""
         self.has_readers, self.shown = False, self.committed
         self.unshown.clear()
 
@@ -235,7 +235,7 @@ class Log:
 
 
 def _from(runs: list[Run], start: int) -> Iterator[Run]:
-    """Those in offset order that have something from `start` on."""
+    """The runs, in offset order, that have something from `start` on."""
     at = max(0, bisect_right(runs, start, key=_FIRST) - 1)
     for run in islice(runs, at, None):
         if run.stop > start:

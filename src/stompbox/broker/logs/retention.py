@@ -28,7 +28,7 @@ SOON: Final = 1  # ms: a part goes when it is older than the rule says, not as o
 
 
 class RetentionRules(NamedTuple):
-    """-1: no such rule."""
+    """How long, and how much, a log keeps what was consumed; -1: without end."""
 
     ms: int
     bytes: int
@@ -54,11 +54,11 @@ class Retention:
         self._since = 0  # when the last part began, ms
 
     def obey(self, rules: RetentionRules) -> None:
-        """From now on these are its rules."""
+        """The log is kept by these rules from now on."""
         self.rules = rules
 
     def note(self, run: Run) -> None:
-        """A run is in the log."""
+        """Counts a run that is in the log now."""
         self.add(Part(run.first, run.stop, run.size, run.arrived))
 
     def add(self, part: Part) -> None:

@@ -92,7 +92,7 @@ class Segment:
 
     @property
     def cost(self) -> int:
-        """Octets of memory, about."""
+        """How many octets of memory the segment takes, about."""
         if self.stop - self.first == len(self.run.bodies):
             return cost_of(self.run)
         run, first, stop = self.run, self.first - self.run.first, self.stop - self.run.first
@@ -135,11 +135,11 @@ class Segment:
         self.is_suspect = True
 
     def suspect(self) -> None:
-        """They may have been delivered before."""
+        """The messages may have been delivered before: they go out as redelivered."""
         self.is_suspect = True
 
     def become(self, run: Run) -> None:
-        """The same offsets of another run."""
+        """The segment is of another run from now on, which has the same offsets."""
         self.run = run
 
     def fitting(self, room: int) -> int:
@@ -192,7 +192,7 @@ class Spans:
         _place(self._firsts, [segment.first for segment in segments])
 
     def remove(self, first: int) -> None:
-        """The whole segment that begins there."""
+        """Takes out the whole segment that begins at `first`."""
         self._stops.pop(first, None)
         if len(self._firsts) > 64 and len(self._firsts) > 2 * len(self._stops):
             self._firsts = sorted(self._stops)
@@ -209,7 +209,7 @@ class Spans:
         self._firsts, self._stops = [], {}
 
     def __len__(self) -> int:
-        """How many segments."""
+        """How many segments there are."""
         return len(self._stops)
 
 
@@ -276,17 +276,17 @@ class Held:
         return segment
 
     def segments(self) -> list[Segment]:
-        """Everything, by offset; it stays."""
+        """All segments by offset; they stay."""
         return [self._segments[first] for first in sorted(self._segments)]
 
     def clear(self) -> list[Segment]:
-        """Everything, by offset."""
+        """Takes out all segments, and returns them by offset."""
         found = self.segments()
         self._segments, self._firsts = {}, []
         return found
 
     def __len__(self) -> int:
-        """How many segments."""
+        """How many segments there are."""
         return len(self._segments)
 
 

@@ -66,7 +66,7 @@ class Admission:
     # Last value
 
     def admit(self, queue: LoggedQueue, segment: Segment) -> Iterator[Segment]:
-        """What of the segment is to be queued, in parts; the older messages of its keys go."""
+        """The parts of a segment that are to be queued; the older messages of its keys go."""
         if not self._is_enabled:
             queue.drop(segment, "disabled")
             return
@@ -110,12 +110,13 @@ class Admission:
         queue.engine.commits.restore_if_refused(partial(self._restore_left, queue, key, older))
 
     def _drop(self, queue: LoggedQueue, segment: Segment, why: str) -> None:
-        """To make room for what comes."""
+        """Drops messages to make room for what comes; they come back when the disk refuses that."""
         queue.drop(segment, why)
         queue.engine.commits.restore_if_refused(partial(self._restore, queue, segment, why))
 
     def drop_late(self, queue: LoggedQueue, segment: Segment) -> None:
-        """It was out when a newer one came, and is replaced as it comes back. Nobody knows any more by which unit."""
+        """Drops a message that was out when a newer one came, as it comes back. Nobody knows any more by which unit of work it was
+        replaced."""
         queue.drop(segment, "replaced")
         queue.engine.commits.restore_if_any_refused(partial(self._restore, queue, segment, "replaced"))
 
@@ -141,7 +142,7 @@ class Admission:
     def _restore_left(
         self, queue: LoggedQueue, key: bytes, left: Left, withdrawn: Mapping[Address, Ranges]
     ) -> None:
-        """The same of one that the log alone has."""
+        """Restores what the log alone had and a newer message has replaced, when the disk has refused the newer one."""
         is_withdrawn = queue.address in withdrawn and left.first in withdrawn[queue.address]
         is_there = queue.admission is self and queue.id in queue.engine.queues and not is_withdrawn
         if (
@@ -169,7 +170,7 @@ class Admission:
         )
 
     def left(self, segment: Segment) -> None:
-        """These are in the log alone from now on, and were admitted."""
+        """The log alone has these messages from now on; they were admitted."""
         self.paged += len(segment)
         for key, part in self._by_key(segment) if self._key else ():
             latest = self._latest.get(key)
@@ -193,7 +194,7 @@ class Admission:
         return latest is not None and latest.first > segment.first
 
     def done(self, segment: Segment) -> None:
-        """These are acknowledged or dropped: nothing is to be remembered of them."""
+        """Forgets messages that are acknowledged or dropped."""
         if self._key:
             for offset, key in enumerate(
                 values_of(segment.run, self._key, segment.first, segment.stop), segment.first
@@ -205,7 +206,7 @@ class Admission:
     # Ring
 
     def loaded(self, segment: Segment) -> None:
-        """The log alone had these."""
+        """Messages that the log alone had are in memory again."""
         if segment.first >= self._doubted_below:
             self.paged -= min(self.paged, len(segment))
 
@@ -302,6 +303,6 @@ def _is_scheduled(segment: Segment) -> bool:
 
 
 def _found(queue: LoggedQueue, runs: list[Run], start: int, until: int) -> None:
-    """What was read for `look`."""
+    """Learns from runs what was read for `look`."""
     if queue.admission is not None:
         queue.admission.learn(queue, runs, until, start=start)

@@ -86,8 +86,8 @@ def wake(queue: LoggedQueue) -> None:
 
 
 def _waking(queue: LoggedQueue) -> Iterator[None]:
-    """In steps. All that are due when it begins keep their order: nothing is handed out before they are there. Those in the log alone
-    are read when it is dispatched."""
+    """Queues, in steps, what has waited for its time. All that are due when it begins keep their order: nothing is handed out before they
+    are there. Those in the log alone are read when it is dispatched."""
     engine, due = queue.engine, queue.engine.now
     is_withheld = False
     while queue.id in engine.queues and (found := queue.waits.due(due, STEP)):
@@ -108,12 +108,13 @@ def _waking(queue: LoggedQueue) -> Iterator[None]:
 
 
 def expire(queue: LoggedQueue) -> None:
-    """Some of what waits has expired."""
+    """Drops, in steps, what of the backlog has expired."""
     queue.engine.later.take((expire, queue), _expiring(queue))
 
 
 def _expiring(queue: LoggedQueue) -> Iterator[None]:
-    """In steps. What expires and is not taken out yet goes to no consumer. There may be room then for what is in the log alone."""
+    """Drops what has expired. In steps. What expires and is not taken out yet goes to no consumer. There may be room then for what is in
+    the log alone."""
     engine = queue.engine
     while queue.id in engine.queues and (found := queue.expiring.due(engine.now, STEP)):
         for segment in found:
@@ -128,7 +129,7 @@ def _expiring(queue: LoggedQueue) -> Iterator[None]:
 
 
 def wake_one(queue: LoggedQueue, segment: Segment) -> None:
-    """It goes to its place, before what is newer."""
+    """A message whose time has come goes before what is newer than it."""
     if segment.run.is_withdrawn:
         queue.drop(segment, "withdrawn")
         return
@@ -149,7 +150,7 @@ def due_of(run: Run) -> int:
 
 
 def wait_for(queue: LoggedQueue, segment: Segment, due: int, *, is_new: bool) -> None:
-    """Until it is due, or expires."""
+    """Keeps a segment until it is due, or expires."""
     expires = segment.run.shape.expires
     when = min(due, expires) if expires else due
     if queue.fits_later(segment):

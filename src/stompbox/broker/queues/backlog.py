@@ -57,7 +57,7 @@ class Backlog:
         self.size = 0
 
     def push(self, segment: Segment) -> None:
-        """Behind all of its priority."""
+        """Puts a segment behind all of its priority."""
         priority = self._level(segment)
         if priority == DEFAULT_PRIORITY:
             self._common.append(segment)
@@ -158,7 +158,7 @@ class Backlog:
         return taken
 
     def _trim(self) -> None:
-        """Drops what was emptied from the front."""
+        """Drops segments from the front that were emptied."""
         while self._returned and self._returned[0][3].home is not self:
             heappop(self._returned)
             self._emptied -= 1
@@ -169,7 +169,7 @@ class Backlog:
                 self._others -= priority != DEFAULT_PRIORITY
 
     def _sweep(self) -> None:
-        """Drops what was emptied from everywhere."""
+        """Drops segments from everywhere that were emptied."""
         self._emptied = 0
         self._returned = [entry for entry in self._returned if entry[3].home is self]
         heapify(self._returned)
@@ -182,7 +182,7 @@ class Backlog:
                 waiting.extend(kept)
 
     def segments(self) -> list[Segment]:
-        """Everything, in no order; it stays."""
+        """All segments that wait, in no order; they stay."""
         waiting = [entry[3] for entry in self._returned]
         for level in self._levels.values():
             waiting += level
@@ -230,7 +230,7 @@ class Backlog:
         return found
 
     def clear(self) -> list[Segment]:
-        """Everything, in no order."""
+        """Takes out all segments, and returns them in no order."""
         found = self.segments()
         for waiting in self._levels.values():
             waiting.clear()

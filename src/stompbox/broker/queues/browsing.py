@@ -81,7 +81,7 @@ class Browser(Queue):
                 arrivals.wait_for(self, part, arrivals.due_of(run), is_new=True)
 
     def _show_woken(self, run: Run, first: int, stop: int) -> None:
-        """It comes in its own time, and is shown once: here, or when the log is read to there."""
+        """Shows messages whose time has come meanwhile, once: here, or when the log is read to there."""
         for low, high in list(
             self.found.gaps(first, stop if self.paged_from < 0 else min(stop, self.paged_from))
         ):

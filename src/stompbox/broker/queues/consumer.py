@@ -37,7 +37,7 @@ AUTO_WINDOW: Final = 2 << 20
 
 
 class AckMode(Enum):
-    """STOMP 1.2, SUBSCRIBE ack Header."""
+    """The three values of the header `ack` (STOMP 1.2, SUBSCRIBE ack Header)."""
 
     AUTO = "auto"
     CLIENT = "client"
@@ -106,7 +106,7 @@ class Binding:
         return [segment for of, segment in self.consumer.ledger if of is self] + self.held.segments()
 
     def leave_out(self, takers: RoundRobin[Binding] | None = None) -> None:
-        """It is the turn of a consumer that has no credit: among these takers nobody asks it again before it is fed."""
+        """Leaves a consumer out whose turn it is and that has no credit: among these takers nobody asks it again before it is fed."""
         self.consumer.starved[self.queue] = None
         if takers is not None:
             takers.discard(self)
@@ -115,7 +115,7 @@ class Binding:
                 self.missing.append(takers)
 
     def starve(self) -> None:
-        """It has no credit for what waits: it is to be fed when it has."""
+        """Notes that the consumer has no credit for what waits here: the queue feeds it when it has."""
         self.consumer.starved[self.queue] = None
 
     def readmit(self) -> None:
@@ -153,7 +153,7 @@ def order(sent: Sent) -> tuple[int, int]:
 
 
 def in_order(sent: Sequence[Sent]) -> list[Sent]:
-    """The same for very many, at once: no function is called for each."""
+    """The messages in the order in which they were delivered, for very many at once: no function is called for each."""
     return [one for _, _, one in sorted(zip(map(_ORDER, map(_SEGMENT, sent)), count(), sent, strict=False))]
 
 
@@ -167,7 +167,7 @@ def taken_off(items: list[T], most: int) -> Iterator[list[T]]:
 
 
 def ordering(sent: list[Sent], most: int) -> Generator[None, None, list[Sent]]:
-    """The same in steps. What several ACKs have taken is mostly in order already, in a few stretches."""
+    """Orders messages as `in_order` does, in steps. What several ACKs have taken is mostly in order already, in a few stretches."""
     stretches: list[list[Sent]] = []
     for at in range(0, len(sent), most):
         part = sorted(sent[at : at + most], key=order)
@@ -186,9 +186,9 @@ def ordering(sent: list[Sent], most: int) -> Generator[None, None, list[Sent]]:
 
 
 class Consumer:
-    """`window`: body bytes (-1: MOST_OUT), `prefetch`: messages (-1: no limit); 0 one at a time. A message takes one byte of a
-    window at least.
-    `is_either`: delivery goes on while one of the two has room (Apollo's credit), otherwise while both have.
+    """One subscription's flow: what it may have, and what it did not acknowledge. `window`: body bytes (-1: MOST_OUT), `prefetch`: messages
+    (-1: no limit); 0 one at a time. A message takes one byte of a window at least. `is_either`: delivery goes on while one of the two has
+    room (Apollo's credit), otherwise while both have.
 
     `priority`: on an anycast queue those of a higher one come first, as long as they have credit; `is_exclusive`: it gets all.
     `owner` is the server's connection; `head_of` gives it the opening of MESSAGE frames for a queue (Binding.head).
@@ -275,16 +275,16 @@ class Consumer:
         )
 
     def start(self) -> None:
-        """From now on it gets messages."""
+        """The consumer gets messages from now on."""
         self.is_started = True
 
     def close(self) -> None:
-        """From now on it gets nothing more, and counts for nobody."""
+        """The consumer gets nothing more, and counts for nobody."""
         self.is_closed, self.is_started = True, False
         self.allowance.subscribe(-self.cost)
 
     def feed(self) -> None:
-        """It has credit again: its queues in turn, as long as it has."""
+        """Lets the queues feed a consumer that has credit again, in turn, as long as it has."""
         starved = self.starved
         for _ in range(len(starved)):
             if not starved or not self.has_credit:
@@ -333,7 +333,7 @@ class Consumer:
             pass
 
     def holding_again(self, sent: list[Sent], most: int) -> Generator[None, None, list[Sent]]:
-        """The same in steps. What it does not get because it is closed meanwhile."""
+        """Holds messages again as `hold_again` does, in steps, and returns what a consumer that was closed meanwhile does not get."""
         is_ordered = self.ack is not AckMode.INDIVIDUAL
         sent = (yield from ordering(sent, max(1, most))) if is_ordered else sent
         counted: list[Sent] = []
@@ -357,7 +357,7 @@ class Consumer:
         return []
 
     def _counted(self, sent: list[Sent]) -> list[Sent]:
-        """Those of them that it may still have count again; what stands in the ledger is to be put there."""
+        """Counts those of the messages again that the consumer may still have; what stands in the ledger is to be put there."""
         counted = [one for one in sent if self.bindings.get(one[0].queue.id) is one[0]]
         again: dict[Binding, list[Segment]] = {}
         for binding, segment in counted:
@@ -441,8 +441,8 @@ class Consumer:
         return [], missing
 
     def take_before(self, queue: int, offset: int, most: int) -> list[Sent]:
-        """`client`: removes what it was sent before this message from what is unacknowledged, the oldest first; nothing where the message
-        has been acknowledged."""
+        """Removes what the consumer was sent before this message from what is unacknowledged, the oldest first (`client`); nothing where
+        the message has been acknowledged."""
         last = self.bindings.get(queue)
         taken: list[Sent] = []
         if last is None or offset not in last.unacked:
@@ -480,11 +480,11 @@ class Consumer:
         return [(binding, segment) for segment in taken]
 
     def take_all(self) -> list[Sent]:
-        """Everything unacknowledged."""
+        """Takes from the consumer everything that it did not acknowledge."""
         return [sent for part in self.taking_all(FAR) for sent in part]
 
     def taking_all(self, most: int) -> Iterator[list[Sent]]:
-        """The same in parts."""
+        """Takes from the consumer everything that it did not acknowledge, so many messages at a time."""
         while self.ledger:
             found = [self.ledger.popleft() for _ in range(min(most, len(self.ledger)))]
             yield self._released(found)
@@ -513,7 +513,7 @@ class Consumer:
 
 
 def with_credit(bindings: Sequence[Binding]) -> RoundRobin[Binding]:
-    """Those of a few consumers that have credit; the others will be fed when they have."""
+    """The consumers of a few that have credit; the others will be fed when they have."""
     found = RoundRobin([binding for binding in bindings if binding.consumer.has_credit])
     if len(found) < len(bindings):
         for binding in bindings:

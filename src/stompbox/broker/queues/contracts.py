@@ -47,7 +47,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """`rate` and `threshold` in messages per second."""
+    """A consumer that is too slow; `rate` and `threshold` in messages per second."""
 
     consumer: Consumer
     queue: QueueState
@@ -67,10 +67,10 @@ class Taking(Protocol):
     """Whoever takes a queue's messages elsewhere, in steps."""
 
     def go_on(self) -> None:
-        """Something was loaded."""
+        """What was asked for is loaded: the work goes on."""
 
     def give_up(self) -> None:
-        """The queue is gone."""
+        """The queue is gone: the work ends."""
 
 
 class Commits(Protocol):
@@ -85,7 +85,7 @@ class Commits(Protocol):
         """What is to be done when the disk refuses the unit of work that is being done; nothing where there is none."""
 
     def restore_if_any_refused(self, restore: Callable[..., object], /) -> None:
-        """The same for each unit of work that is not stored yet, and may never be."""
+        """What is to be done when the disk refuses one of the units of work that are not stored yet."""
 
 
 class Fanout(Protocol):
@@ -118,13 +118,13 @@ class Address(Protocol):
     def fanout(self) -> Fanout | None: ...
 
     def settings_of(self, queue: str, /) -> AddressSettings:
-        """Those of one of its queues, which a frame may have made with arguments."""
+        """The settings of one of its queues, which a frame may have made with arguments."""
 
     def queues(self) -> Iterable[Any]:
-        """All of them."""
+        """All queues of the address."""
 
     def is_volatile(self, run: Run, /) -> bool:
-        """Whether the messages end with the broker."""
+        """Whether the messages of a run end with the broker."""
 
     def wanted_of(self, selector: Selector, segment: Segment, queue: int, /) -> list[tuple[int, int]]:
         """Which of the messages a selector takes, as far as that is known or can be asked at once."""
@@ -183,10 +183,10 @@ class Engine(Protocol):
         """The queue goes on when it is its turn."""
 
     def expire(self, queue: Any, segment: Segment, /) -> None:
-        """These messages have expired."""
+        """Sends messages that have expired where expired ones go."""
 
     def dead_letter(self, queue: Any, segment: Segment, reason: str, /) -> None:
-        """These messages are not delivered any more."""
+        """Sends messages that are not delivered any more where dead letters go."""
 
     def is_spent(self, queue: Any, segment: Segment, /) -> bool:
         """Whether these messages, found in the log, had all their attempts before a restart."""
@@ -198,4 +198,4 @@ class Engine(Protocol):
         """The queue is there from now on."""
 
     def volatile_cursor(self, position: int, /) -> Cursor:
-        """A cursor that lives in memory only."""
+        """A new cursor that lives in memory only."""

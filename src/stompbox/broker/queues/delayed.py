@@ -37,7 +37,7 @@ class Waits:
         self.size = 0
 
     def add(self, segment: Segment, when: int) -> None:
-        """Until `when`, ms since the epoch."""
+        """Keeps a segment until `when`, ms since the epoch."""
         self._turn += 1
         heappush(self._heap, (when, self._turn, segment))
         self.count += len(segment)
@@ -46,7 +46,7 @@ class Waits:
         self._alarm.by(when)
 
     def ring_by(self, when: int) -> None:
-        """`on_due` is called then, whatever waits here."""
+        """Has `on_due` called at `when`, whatever waits here."""
         self._alarm.by(when)
 
     def go_on(self) -> None:
@@ -79,7 +79,7 @@ class Waits:
 
     @property
     def stop(self) -> int:
-        """After the last message that waits."""
+        """The offset after the last message that waits."""
         return max([segment.stop for _, _, segment in self._heap], default=0)
 
     def set_apart(self, stop: int) -> None:
@@ -108,7 +108,7 @@ Due = tuple[int, int, int]  # when (ms since the epoch); offsets first .. stop-1
 
 
 class _Block:
-    """Entries in order, from `at` on."""
+    """Entries in the order of their times, from the entry `at` on."""
 
     __slots__ = ("at", "firsts", "stops", "times")
 
@@ -130,7 +130,7 @@ class _Block:
 
 
 class DueTimes:
-    """`len` of it: messages."""
+    """When messages are due of which the log alone has the rest; `len` is their number."""
 
     __slots__ = ("_blocks", "_count", "_fresh", "_heads", "_turn")
 
@@ -160,7 +160,7 @@ class DueTimes:
 
     @property
     def next(self) -> int | None:
-        """The earliest time."""
+        """The earliest time, ms since the epoch."""
         times = [heap[0][0] for heap in (self._fresh, self._heads) if heap]
         return min(times) if times else None
 

@@ -111,7 +111,7 @@ _SECONDS = {
 
 
 def watch(engine: Engine, queue: LoggedQueue) -> None:
-    """A consumer has come."""
+    """Begins to watch the consumers of a queue, if its settings say which are slow."""
     settings = queue.address.settings
     if settings.slow_consumer_threshold >= 0 and not queue.is_watched:
         queue.watch(is_watched=True)
@@ -143,7 +143,8 @@ def waiting(queue: LoggedQueue) -> int:
 
 
 def has_more(queue: LoggedQueue, most: int) -> bool:
-    """The same, looked through as far as it takes: what was acknowledged ahead may have very many gaps."""
+    """Whether a queue has more than so many messages, looked through as far as it takes: what was acknowledged ahead may have very many
+    gaps."""
     return any(count > most for count in accumulate(_stretches(queue)))
 
 

@@ -85,7 +85,7 @@ def _hand_out(queue: SharedQueue, most: int) -> int:
 
 
 def withhold(engine: Engine, queues: Iterable[QueueState]) -> None:
-    """These hand out nothing until `release`: very many messages come, or go, in steps, and are to keep their order."""
+    """Keeps queues from handing out anything until `release`: very many messages come, or go, in steps, and are to keep their order."""
     for queue in queues:
         engine.returning[queue] += 1
         queue.consumers_changed()
@@ -113,7 +113,7 @@ def _heads(queue: SharedQueue) -> _Heads:
 
 
 def _next(queue: SharedQueue, heads: _Heads) -> RoundRobin[Binding] | None:
-    """Those who may have what the first lane has; who has no credit is left out."""
+    """The consumers that may have what the first lane has; who has no credit is left out."""
     while heads:
         head, number, lane, key = heads[0]
         now = queue.backlog.first(key)

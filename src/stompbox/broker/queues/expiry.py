@@ -31,7 +31,7 @@ _WITH_EXPIRY: Final = "with-expiry"  # of Shape.cache
 
 
 def is_ruled(settings: AddressSettings) -> bool:
-    """Whether an address's settings have a say."""
+    """Whether the settings of an address change when messages expire."""
     return (
         settings.no_expiry
         or max(settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay) >= 0
@@ -139,7 +139,7 @@ class Expiring:
         return list(islice(self._by_time[next], most)) if next is not None and next <= now else []
 
     def __len__(self) -> int:
-        """How many segments."""
+        """How many segments there are."""
         return sum(map(len, self._by_time.values()))
 
     def __repr__(self) -> str:

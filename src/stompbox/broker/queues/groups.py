@@ -58,7 +58,7 @@ class Groups:
         self.is_pausing = False  # nothing goes out until nothing is in flight
 
     def parts(self, segment: Segment) -> Iterator[GroupPart]:
-        """The segment by group, in order."""
+        """The parts of a segment that belong to one group each, in order."""
         run, first, stop = segment.run, segment.first, segment.stop
         names = values_of(run, GROUP, first, stop)
         ends = [value == _ENDS for value in values_of(run, GROUP_SEQUENCE, first, stop)]
@@ -91,7 +91,7 @@ class Groups:
         return None
 
     def give(self, key: GroupKey, owner: Binding) -> None:
-        """The group gets an owner."""
+        """Gives the group to a consumer."""
         if len(self._owners) >= MOST_GROUPS:
             self.end(next(iter(self._owners)))
         self._owners[key] = owner
@@ -103,7 +103,7 @@ class Groups:
             self._keys[owner].discard(key)
 
     def leave(self, binding: Binding) -> None:
-        """A consumer goes: its groups are free."""
+        """Frees the groups of a consumer that goes."""
         for key in self._keys.pop(binding, ()):
             del self._owners[key]
 
@@ -114,7 +114,7 @@ class Groups:
         self.is_pausing = is_pausing
 
     def resume(self) -> None:
-        """Nothing is in flight any more."""
+        """Nothing is in flight any more: groups are given again."""
         self.is_pausing = False
 
     def marked(self, segment: Segment) -> list[Segment]:

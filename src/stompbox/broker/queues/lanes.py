@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """What sorting asks of the engine."""
+    """What sorting messages into lanes asks of the engine."""
 
     @property
     def work(self) -> Work: ...
@@ -59,7 +59,7 @@ Head = tuple[int, int]
 
 
 class Order:
-    """Lanes by their heads."""
+    """The lanes of a queue, ordered by the message that each gives next."""
 
     __slots__ = ("_heads", "_heap", "_turn")
 
@@ -69,7 +69,7 @@ class Order:
         self._turn = 0
 
     def note(self, lane: Lane, head: Head) -> None:
-        """What the lane gives next."""
+        """Notes the message that a lane gives next."""
         known = self._heads.get(lane)
         if known is None or head < known:
             self._heads[lane] = head
@@ -187,7 +187,7 @@ class Lanes:
 
     @property
     def size(self) -> int:
-        """Octets of memory, about."""
+        """How many octets of memory the backlog takes, about."""
         return self.common.size + self._size
 
     def lane(self, lane: Lane) -> Backlog:
@@ -201,7 +201,7 @@ class Lanes:
         return found
 
     def _came(self, lane: Lane, backlog: Backlog, segment: Segment) -> None:
-        """It is in the lane now: those who take from it find the lane by what it gives next."""
+        """Counts a segment that is in the lane now: those who take from it find the lane by what it gives next."""
         if backlog is self.common:
             return
         self._size += segment.cost
@@ -231,7 +231,7 @@ class Lanes:
         self._most_lanes = LANES + 2 * len(self.by_lane)
 
     def push(self, segment: Segment) -> None:
-        """Behind all that wait."""
+        """Puts a segment behind all that wait."""
         if not self.selectors and not self.unsorted:
             self.common.push(segment)
             return
@@ -413,11 +413,11 @@ class Lanes:
         self._came(lane, backlog, segment)
 
     def _known(self, left: Unsorted) -> frozenset[Selector]:
-        """Those of the consumers' selectors that are known to take what is to be sorted."""
+        """The selectors of consumers that are known to take what is to be sorted."""
         return left.takers.intersection(self.selectors) if left.takers else NONE
 
     def release_all(self) -> None:
-        """All consumers' own lanes go."""
+        """Gives up all lanes that consumers have of their own."""
         for lane in list(self._owned):
             self.release(lane)
 
@@ -487,11 +487,11 @@ class Lanes:
             engine.dispatch_later(queue)
 
     def segments(self) -> list[Segment]:
-        """All that waits, in no order; it stays."""
+        """All segments that wait, in no order; they stay."""
         return [segment for backlog in self._backlogs() for segment in backlog.segments()]
 
     def since(self, first: int) -> list[Segment]:
-        """The same of what lies from `first` on in the log."""
+        """The segments that lie from `first` on in the log."""
         return [segment for backlog in self._backlogs() if backlog.count for segment in backlog.since(first)]
 
     def take_below(self, stop: int, most: int) -> list[Segment]:
@@ -525,7 +525,7 @@ def _head_of(left: Unsorted) -> tuple[int, int]:
 
 
 def takers_of(lane: Lane, bindings: Sequence[Binding], *, is_shared: bool) -> RoundRobin[Binding]:
-    """Those who may have the messages of a lane. Where a queue is not shared its consumer's selector has been asked before."""
+    """The consumers that may have the messages of a lane. Where a queue is not shared its consumer's selector has been asked before."""
     return RoundRobin([binding for binding in bindings if not is_shared or takes(binding, lane)])
 
 

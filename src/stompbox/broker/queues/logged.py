@@ -58,7 +58,7 @@ class LoggedQueue(SharedQueue):
 
     @abstractmethod
     def share_among(self, segment: Segment, bindings: Sequence[Binding]) -> bool:
-        """The same among consumers that somebody has found."""
+        """Shares a segment among consumers that somebody has found."""
 
     @abstractmethod
     def loaded(self, runs: list[Run], start: int, stop: int) -> None:
@@ -74,7 +74,7 @@ class LoggedQueue(SharedQueue):
         return self.kind is Kind.STREAM and self.address.log.is_retained
 
     def recall(self, counts: Counts | None) -> None:
-        """It was stored before a restart, which ended what was not, and may have come while messages were out."""
+        """Takes up what was stored of the queue before a restart, which ended what was not, and may have come while messages were out."""
         self.suspect_below = self.doubted_below = self.address.log.next
         self.counts = counts
         if self.kind in (Kind.GROUP, Kind.READER):
@@ -207,7 +207,7 @@ class LoggedQueue(SharedQueue):
         return before
 
     def still_in_log(self, first: int, stop: int) -> list[tuple[int, int]]:
-        """What of first .. stop-1 was not handed out or answered while it was paged."""
+        """What of first .. stop-1 was neither handed out nor acknowledged while it was paged."""
         return list(self._gaps(first, stop))
 
     def _gaps(self, first: int, stop: int) -> Iterator[tuple[int, int]]:

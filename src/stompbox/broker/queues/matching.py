@@ -38,7 +38,7 @@ VERDICTS: Final = 4096  # that a shape remembers; selectors come and go, a shape
 def wanted(
     selector: Selector, run: Run, first: int, stop: int, address: Address, *, queue: int = 0
 ) -> list[Range]:
-    """As `wanted_within`, whatever it costs."""
+    """What of first .. stop-1 the selector takes, as `wanted_within`, whatever it costs."""
     ranges = wanted_within(selector, run, first, stop, address, queue=queue, limit=None)
     assert ranges is not None
     return ranges
@@ -104,7 +104,7 @@ def one_by_one(
     queue: int = 0,
     limit: int | None = None,
 ) -> list[Range] | None:
-    """The same where each message is asked about; `segment`: what has become of them in the queue."""
+    """What of first .. stop-1 the selector takes, asked about each message; `segment`: what has become of them in the queue."""
     found: list[Range] = []
     work = address.engine.work
     shared = facts_of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))
@@ -171,7 +171,7 @@ def _timestamp(run: Run, index: int) -> int:
 
 
 def selector_entry(selector: Selector | None) -> dict[str, object]:
-    """A selector as the catalogue has it."""
+    """A selector as an entry of the catalogue."""
     return (
         {"selector": None}
         if selector is None
@@ -216,7 +216,7 @@ class Plan:
         self._others: list[Selector] = []
 
     def forget(self) -> None:
-        """It is out of date: nothing is kept for its sake."""
+        """Forgets all that is known: the plan is out of date."""
         self.always, self.by_value, self.by_message, self._others = [], [], [], []
         self.known, self._by_text, self._bounded, self._by_number = {}, {}, {}, None
 
@@ -233,19 +233,19 @@ class Plan:
             self.by_value_steps += selector.steps
 
     def complete(self, shape: Shape) -> None:
-        """All selectors are there."""
+        """The plan has all selectors now."""
         read = frozenset[str]().union(*(selector.headers for selector in self.by_value))
         self.steps = sum([selector.steps for selector in self.by_message]) + self.by_value_steps
         self.at = [at for at, name in enumerate(shape.holes) if name in read]
 
     def steps_of(self, run: Run) -> int:
-        """That a run takes at the least: each message, and the first combination of values that is not known yet. Of the others as many
-        are asked about as there is work left for, so that each run makes more of them known."""
+        """The steps that a run takes at the least: those for each message, and for the first combination of values that is not known
+        yet. Of the others as many are asked about as there is work left for, so that each run makes more of them known."""
         fresh = set(zip(*[run.columns[at] for at in self.at], strict=True)) - self.known.keys()
         return (self.steps - self.by_value_steps) * len(run.bodies) + (self.by_value_steps if fresh else 0)
 
     def takers(self, headers: Mapping[str, str], facts: Facts, ask: Ask = _ask) -> tuple[Selector, ...]:
-        """Those of `by_value` that take a message; `ask` says whether one does."""
+        """The selectors of `by_value` that take a message; `ask` says whether one does."""
         by_number = self._by_number
         if by_number is None:
             by_number = self._by_number = self._numbered()
@@ -278,7 +278,7 @@ def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
 
 
 def missing(ranges: list[Range], first: int, stop: int) -> Iterator[Range]:
-    """What of first .. stop-1 is in none of the ranges, which are in order."""
+    """The offsets of first .. stop-1 that are in none of the ranges, which are in order."""
     for low, high in ranges:
         if first < low:
             yield first, low

@@ -60,7 +60,7 @@ class Unacknowledged:
         self.most = most
 
     def feed(self) -> None:
-        """Those of them get more who may have it now; LOOKED that may not are looked at, and come again behind the others."""
+        """Feeds consumers that were denied and may have more now; LOOKED that may not are looked at, and come again behind the others."""
         misses = 0
         while self.denied and misses < LOOKED:
             consumer, _ = self.denied.popitem(last=False)
@@ -154,7 +154,8 @@ FAR: Final = 1 << 62  # no limit
 
 
 class Memory:
-    """`whole`: that of the engine, of which this one is a part. `unacknowledged`: the engine's, of the whole."""
+    """Counts the memory that an address, or the engine, takes for messages. `whole`: that of the engine, of which this one is a part.
+    `unacknowledged`: the engine's, of the whole."""
 
     __slots__ = (
         "count",
@@ -178,7 +179,7 @@ class Memory:
         self.looked = -FAR
 
     def limit(self, size: int, messages: int) -> None:
-        """-1: no limit."""
+        """Sets the most octets and messages that are taken; -1: no limit."""
         self.most = size if size >= 0 else FAR
         if self.unacknowledged is not None:
             self.unacknowledged.limit(size // 2 if size >= 0 else NO_LIMIT)
@@ -229,7 +230,7 @@ class Memory:
 
     @property
     def is_full(self) -> bool:
-        """Here, or as a whole."""
+        """Whether this session, or all together, has as much as it may."""
         if self.taken >= self.most or self.count >= self.most_messages:
             return True
         return self.whole is not None and self.whole.is_full
@@ -261,7 +262,7 @@ class Tally:
         self.less(size + octets_of(shape) * count, count)
 
     def less(self, size: int, count: int) -> None:
-        """`size`: with the octets of headers."""
+        """Counts messages off; `size`: with the octets of headers."""
         self.count -= count
         self.size -= size
 
@@ -269,7 +270,7 @@ class Tally:
         self.size = self.count = 0
 
     def look(self, *, is_empty: bool) -> tuple[int, int]:
-        """(bytes, messages). What was only guessed at, after a restart, is put right when the queue is empty."""
+        """What is taken, as (bytes, messages). What was only guessed at, after a restart, is put right when the queue is empty."""
         if is_empty:
             self.clear()
         return max(0, self.size), max(0, self.count)

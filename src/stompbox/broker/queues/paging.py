@@ -133,7 +133,7 @@ def count_out(queue: LoggedQueue, segment: Segment) -> None:
 
 
 def is_enough(queue: LoggedQueue) -> bool:
-    """Of what was read for it, the queue keeps what it has by now; the rest stays in the log."""
+    """Whether enough was read for a queue, which keeps what it has by now; the rest stays in the log."""
     return queue.size > SHARE and queue.address.memory.is_full
 
 
@@ -341,8 +341,8 @@ def _is_plain(queue: LoggedQueue, run: Run) -> bool:
 
 
 def _is_hungry(queue: LoggedQueue, binding: Binding) -> bool:
-    """It has credit, and memory has nothing for it. Who has credit again and was not fed yet is fed first: what is in memory comes before
-    what is further back."""
+    """Whether a consumer has credit, and memory has nothing for it. Who has credit again and was not fed yet is fed first: what is in
+    memory comes before what is further back."""
     return binding.consumer.has_credit and queue not in binding.consumer.starved
 
 

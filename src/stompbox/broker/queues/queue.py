@@ -50,7 +50,7 @@ class Queue(LoggedQueue):
             self.obey(rules_of(address.settings_of(name)) if kind is Kind.ANYCAST else address.rules)
 
     def obey(self, rules: Rules) -> None:
-        """From now on these are its rules."""
+        """The queue lives by these rules from now on."""
         if rules != self.rules:
             self.rules = rules
             self.admission = Admission(rules, self) if rules.has_admission else None
@@ -111,7 +111,7 @@ class Queue(LoggedQueue):
         self._hand_out(None)
 
     def feed(self, binding: Binding) -> None:
-        """The same for one consumer, which has credit again. Where something waits the others have none."""
+        """Hands out to one consumer, which has credit again. Where something waits the others have none."""
         self._hand_out(binding)
 
     def _hand_out(self, only: Binding | None) -> None:
@@ -200,7 +200,7 @@ class Queue(LoggedQueue):
         return is_left
 
     def _share_by_priority(self, segment: Segment, takers: RoundRobin[Binding]) -> bool:
-        """Those of a lower priority get what those before have no credit for."""
+        """Shares a segment out by priority: a lower one gets what those before have no credit for. True when something is left."""
         left = 0
         while takers:
             count = takers.equals
@@ -212,7 +212,7 @@ class Queue(LoggedQueue):
         return True
 
     def share_among(self, segment: Segment, bindings: Sequence[Binding]) -> bool:
-        """The same among consumers that somebody has found."""
+        """Shares a segment among consumers that somebody has found."""
         among = RoundRobin(sorted(bindings, key=RANK)).going_on(self.turn)
         is_left = self.share(segment, among)
         self.turn = among.turn
@@ -252,7 +252,7 @@ class Queue(LoggedQueue):
         self._answered(segment)
 
     def set_aside(self, segment: Segment, delay: int) -> None:
-        """It was handed out, and is not again before so many ms are over. What is behind it goes out meanwhile."""
+        """Puts messages aside that were handed out, until so many ms are over. What is behind it goes out meanwhile."""
         self.delivering -= len(segment)
         self.waits.add(segment, self.engine.now + delay)
 

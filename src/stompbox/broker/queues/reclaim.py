@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Whole(Engine, Protocol):
-    """The engine, with all its queues."""
+    """What reclaiming memory asks of the engine, with all its queues."""
 
     @property
     def queues(self) -> Mapping[int, LoggedQueue]: ...
@@ -75,14 +75,14 @@ def _relieving(engine: Whole) -> Iterator[None]:
 
 
 def give_back(queue: LoggedQueue) -> None:
-    """What can go from its memory goes."""
+    """Frees what can go from the memory of a queue."""
     for _ in giving_back(queue):
         pass
 
 
 def giving_back(queue: LoggedQueue) -> Iterator[None]:
-    """The same in steps. From the first on what comes stays in the log; then what lies furthest back goes, so that after each step the log
-    alone has all from one offset on. It ends where the queue is used meanwhile."""
+    """Frees the memory of a queue in steps. From the first on what comes stays in the log; then what lies furthest back goes, so that after
+    each step the log alone has all from one offset on. It ends where the queue is used meanwhile."""
     if not queue.count and not queue.has_waits:
         return
     log, engine = queue.address.log, queue.engine
@@ -127,7 +127,7 @@ def giving_back(queue: LoggedQueue) -> Iterator[None]:
 
 
 def _leaving(queue: LoggedQueue, gone: list[Segment]) -> Iterator[None]:
-    """The last first."""
+    """Takes segments out of the queue, the last first."""
     engine = queue.engine
     for binding in queue.bindings:
         binding.search_from(0)

@@ -55,7 +55,7 @@ class Room:
         return False
 
     def readmit(self, binding: Binding) -> None:
-        """It has come, or is fed."""
+        """Lists a consumer that has come, or was fed, as one that may get messages."""
         if not binding.out:
             self._idle[binding] = None
 

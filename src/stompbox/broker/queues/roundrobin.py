@@ -13,7 +13,7 @@ _PRIORITY: Final = 64  # bits of a rank below those of the priority
 
 
 class Ranked(Protocol):
-    """Comes before those with a higher rank."""
+    """What stands in a round robin: it comes before all with a higher rank."""
 
     @property
     def rank(self) -> int: ...
@@ -42,12 +42,12 @@ class RoundRobin(list[T]):
     is_lasting = False  # whoever is left out for want of credit comes in again when it is fed
 
     def going_on(self, turn: int) -> RoundRobin[T]:
-        """This, after the turn of that one."""
+        """Goes on after the one whose turn it was last, by its index."""
         self.turn = turn
         return self
 
     def lasting(self, turn: int = 0) -> RoundRobin[T]:
-        """The same, and it is to last."""
+        """Goes on as `going_on` does, in a round robin that is kept: whoever is left out comes in again."""
         self.turn, self.is_lasting = turn, True
         return self
 

@@ -58,11 +58,11 @@ class SharedQueue(QueueState):
 
     @abstractmethod
     def _expire(self) -> None:
-        """Some of the backlog has expired."""
+        """Drops what of the backlog has expired."""
 
     @abstractmethod
     def _wake(self) -> None:
-        """What has waited is due."""
+        """Queues the messages whose time has come."""
 
     @property
     def backlog(self) -> Lanes:
@@ -76,26 +76,26 @@ class SharedQueue(QueueState):
 
     @property
     def expiring(self) -> Expiring:
-        """What of the backlog will expire."""
+        """What of the backlog will expire, and when."""
         if self._expiring is None:
             self._expiring = Expiring(self.engine.timers, self._expire)
         return self._expiring
 
     @property
     def waits(self) -> Waits:
-        """Messages for later."""
+        """The messages that wait for their time."""
         if self._waits is None:
             self._waits = Waits(self.engine.timers, self._wake, self.address.memory)
         return self._waits
 
     @property
     def count(self) -> int:
-        """Messages of the backlog."""
+        """How many messages the backlog has."""
         return self._backlog.count if self._backlog is not None else 0
 
     @property
     def size(self) -> int:
-        """Octets of memory that they take, about."""
+        """How many octets of memory the backlog takes, about."""
         return self._backlog.size if self._backlog is not None else 0
 
     @property
@@ -103,7 +103,7 @@ class SharedQueue(QueueState):
         return self._waits is not None and self._waits.count > 0
 
     def let_go(self) -> tuple[Lanes | None, Waits | None]:
-        """All of it is nobody's from now on."""
+        """Gives up the backlog and what waits for its time: nobody has them from now on."""
         found = self._backlog, self._waits
         self._backlog = self._waits = None
         return found
@@ -142,7 +142,7 @@ class SharedQueue(QueueState):
         self.consumers_changed()
 
     def _join(self, binding: Binding) -> None:
-        """A consumer has come."""
+        """Takes up a consumer that has come."""
         self.bindings.add(binding)
         if binding.consumer.is_exclusive:
             self.exclusive = self.exclusive or RoundRobin()
@@ -157,7 +157,7 @@ class SharedQueue(QueueState):
             self.backlog.add(binding.consumer.selector)
 
     def _leave(self, binding: Binding) -> None:
-        """A consumer has gone."""
+        """Leaves out a consumer that has gone."""
         self.bindings.discard(binding)
         if binding.consumer.is_exclusive and self.exclusive is not None:
             self.exclusive.discard(binding)
@@ -169,12 +169,12 @@ class SharedQueue(QueueState):
             self.backlog.discard(binding.consumer.selector)
 
     def _lists_with(self, binding: Binding) -> list[RoundRobin[Binding]]:
-        """Those of the lanes' lists of takers in which a consumer belongs."""
+        """The lists of takers, of the lanes, in which a consumer belongs."""
         by_lane, is_shared = self.lane_takers or {}, self.is_shared
         return [takers for lane, takers in by_lane.items() if not is_shared or takes(binding, lane)]
 
     def _chosen(self) -> RoundRobin[Binding]:
-        """Those of the consumers that get messages now; where that is all of them, its own list."""
+        """The consumers that get messages now; where that is all of them, their own list."""
         is_pausing = self.groups is not None and self.groups.is_pausing
         if self.is_paused or self in self.engine.returning or not self.is_open or is_pausing:
             return RoundRobin()
@@ -188,7 +188,7 @@ class SharedQueue(QueueState):
         self.sorted_out()
 
     def takers_of(self, lane: Lane) -> RoundRobin[Binding]:
-        """Those who take the lane's messages and are not known to be without credit; the others will be fed when they have."""
+        """The consumers that take the lane's messages and are not known to be without credit; the others will be fed when they have."""
         if self.takers is not self.bindings:  # one or none
             return takers_of(lane, with_credit(self.takers), is_shared=self.is_shared)
         if self.lane_takers is None:

@@ -82,11 +82,11 @@ class QueueState(metaclass=ABCMeta):
 
     @abstractmethod
     def offer(self, run: Run, first: int, stop: int) -> None:
-        """Messages that were routed here just now."""
+        """Takes messages that were routed here just now."""
 
     @abstractmethod
     def expect(self, run: Run, first: int, stop: int) -> None:
-        """Messages that are announced."""
+        """Takes messages that are announced: their bodies come later."""
 
     @abstractmethod
     def dispatch(self) -> None:
@@ -94,19 +94,19 @@ class QueueState(metaclass=ABCMeta):
 
     @abstractmethod
     def feed(self, binding: Binding) -> None:
-        """The same for one consumer, which has credit again."""
+        """Hands out to one consumer, which has credit again."""
 
     @abstractmethod
     def acknowledge(self, segment: Segment) -> None:
-        """These, which were handed out, are done with."""
+        """Counts off messages that were handed out, and are done with."""
 
     @abstractmethod
     def unacknowledge(self, segment: Segment) -> None:
-        """They are not."""
+        """Counts messages as out again whose acknowledgement is undone."""
 
     @abstractmethod
     def take_back(self, segment: Segment) -> None:
-        """These were handed out and are not done with: they go back to their place."""
+        """Takes back messages that were handed out and are not done with: they wait where they did before."""
 
     @abstractmethod
     def die(self, segment: Segment, reason: str) -> None:
@@ -114,16 +114,16 @@ class QueueState(metaclass=ABCMeta):
 
     @abstractmethod
     def set_aside(self, segment: Segment, delay: int) -> None:
-        """It was handed out, and is not again before so many ms are over."""
+        """Puts messages aside that were handed out, until so many ms are over."""
 
     @abstractmethod
     def unbind(self, binding: Binding) -> None:
-        """A consumer goes."""
+        """Lets a consumer of the queue go."""
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """Messages of the backlog."""
+        """How many messages the backlog has."""
 
     @abstractmethod
     def consumers_changed(self) -> None:
@@ -145,12 +145,12 @@ class QueueState(metaclass=ABCMeta):
 
     @property
     def settings(self) -> AddressSettings:
-        """By which it lives."""
+        """The settings by which the queue lives."""
         return self.address.settings_of(self.name) if self.kind is Kind.ANYCAST else self.address.settings
 
     @property
     def reads_the_log(self) -> bool:
-        """It takes nothing from anybody: what expires or fails in its hands is passed over, and stays in the log."""
+        """Whether the queue takes nothing from anybody: what expires or fails in its hands is passed over, and stays in the log."""
         return self.kind in READS_THE_LOG
 
     @property
@@ -171,7 +171,7 @@ class QueueState(metaclass=ABCMeta):
         return self._no_local
 
     def leave_out(self, session: int) -> None:
-        """From now on it does not want messages of this session; 0: of none."""
+        """Keeps messages of this session from the queue; 0: of none."""
         self.address.leave_out(self, self._no_local, session)
         self._no_local = session
 
@@ -186,7 +186,7 @@ class QueueState(metaclass=ABCMeta):
 
     @property
     def is_full(self) -> bool:
-        """It takes no more consumers."""
+        """Whether the queue takes no more consumers."""
         return 0 <= self.rules.max_consumers <= self.consumer_count
 
     def wants(self, run: Run) -> bool:
@@ -196,7 +196,7 @@ class QueueState(metaclass=ABCMeta):
     # Whose it is
 
     def enter(self, number: int, *, is_paused: bool) -> None:
-        """It is its address's queue of this number, and is paused where the address is."""
+        """The queue is its address's queue of this number, and is paused where the address is."""
         self.joined = self.joined or number
         self.is_paused = self.is_paused or is_paused
 
@@ -208,11 +208,11 @@ class QueueState(metaclass=ABCMeta):
         self.owner = owner
 
     def stay(self, *, is_auto: bool) -> None:
-        """Whether it goes when nobody needs it."""
+        """Says whether the queue goes when nobody needs it."""
         self.is_auto = is_auto
 
     def count_for(self, user: str | None) -> None:
-        """For whom it counts (makers.py)."""
+        """The queue counts for this user (makers.py), or for nobody."""
         self.maker = user
 
     def measure(self, tally: Tally | None) -> None:

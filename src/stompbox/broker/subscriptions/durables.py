@@ -60,27 +60,27 @@ class DurableSubscription:
         self.maker = None if maker is None else maker.user
 
     def count(self, *, is_there: bool) -> None:
-        """Whether it counts for its maker."""
+        """Says whether the subscription counts for its maker."""
         self.counts = is_there
 
     def belong_to(self, owner: str) -> None:
         self.owner = owner
 
     def take_up(self, consumer: Consumer, may_reach: MayReach) -> None:
-        """It has a subscriber."""
+        """A consumer has taken up the subscription."""
         self.consumer, self.may_reach = consumer, may_reach
 
     def give_up(self) -> None:
-        """Its subscriber was refused."""
+        """The consumer that was to take up the subscription was refused."""
         self.consumer = None
 
     def leave(self) -> None:
-        """Its subscriber has gone."""
+        """The consumer of the subscription has gone."""
         self.consumer = None
         self.leavings += 1
 
     def end(self) -> None:
-        """Its queues go from now on."""
+        """The subscription ends: its queues go from now on."""
         self.is_ending = True
 
     @property
@@ -108,7 +108,7 @@ class DurableSubscription:
 
     @property
     def plain_name(self) -> str:
-        """The same with nothing escaped, as a configuration may call a queue that waits for the subscription."""
+        """The name with nothing escaped, as a configuration may call a queue that waits for the subscription."""
         return f"{shown(self.client_id)}.{self.name}"
 
     def is_same(self, other: DurableSubscription) -> bool:
@@ -133,7 +133,8 @@ def to_durable(engine: Engine, consumer: Consumer, wish: DurableSubscription) ->
 
 
 def joining(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> Generator[None, None, bool]:
-    """The same in steps. Nobody else gets it meanwhile. What a crash has left of one that was being made, or dropped, is made whole."""
+    """Joins a durable subscription in steps. Nobody else gets it meanwhile. What a crash has left of one that was being made, or dropped,
+    is made whole."""
     known = engine.durables.get(wish.identity)
     if known is not None and (known.consumer is not None or known.is_ending):
         raise Refused(
@@ -181,7 +182,7 @@ def _require_open(durable: DurableSubscription, consumer: Consumer) -> None:
 
 
 def _begin(engine: Engine, durable: DurableSubscription, maker: Maker | None) -> None:
-    """It is there from now on, and joins addresses as they are made."""
+    """Makes a durable subscription that joins addresses as they are made."""
     engine.durables[durable.identity] = durable
     engine.makers.made_durable(durable, is_there=True)
     engine.put("durable", durable.key, entry_of(durable))
@@ -238,7 +239,7 @@ def _covered(engine: Engine, durable: DurableSubscription) -> Generator[None, No
 
 
 def _missing(covered: list[Address], durable: DurableSubscription) -> Generator[None, None, int]:
-    """Of how many addresses it has no queue, counted in steps."""
+    """How many addresses there are of which the subscription has no queue, counted in steps."""
     missing = 0
     for number, address in enumerate(covered, 1):
         missing += not _is_joined(address, durable)
@@ -286,7 +287,8 @@ def watch_durable(engine: Engine, durable: DurableSubscription) -> None:
 
 
 def _join(engine: Engine, durable: DurableSubscription, address: Address, *, is_asked: bool = False) -> None:
-    """`is_asked`: its SUBSCRIBE is being obeyed. What comes later counts for its user where that has made the address, too."""
+    """Joins an address that the subscription covers. `is_asked`: its SUBSCRIBE is being obeyed. What comes later counts for its user where
+    that has made the address, too."""
     if address.owner or not durable.may_reach(address.name) or _is_joined(address, durable):
         return
     queue = _preconfigured(address, durable)
@@ -334,7 +336,7 @@ def drop_durable(engine: Engine, client_id: str, name: str) -> None:
 
 
 def ending(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
-    """The same in steps. Nobody gets it meanwhile."""
+    """Ends a durable subscription in steps. Nobody gets it meanwhile."""
     durable.end()
     if durable.consumer is not None:
         yield from transactions.closing(engine, durable.consumer, is_failure=False)

@@ -81,7 +81,7 @@ class Batch:
     touched: int = 0  # ms since the epoch
 
     def touch(self, now: int) -> None:
-        """Somebody still wants it."""
+        """Notes that somebody still wants the batch."""
         self.touched = now
 
 
@@ -139,7 +139,7 @@ class Published:
         )
 
     def with_more(self, addresses: frozenset[str] | None) -> Published:
-        """After another write of the same batch."""
+        """What is told after another write of the same batch."""
         if addresses is None or self.addresses is None:
             return self
         both = addresses | self.addresses
@@ -184,11 +184,11 @@ class Publication:
         return self.attempts.popleft()
 
     def withdraw(self) -> None:
-        """The commit that decided it was refused."""
+        """The commit that decided the publication was refused."""
         self.is_withdrawn = True
 
     def complete(self) -> None:
-        """All of it is published."""
+        """All that was to be published is published."""
         self.is_whole = True
 
     def entry(self) -> dict[str, object]:
@@ -218,7 +218,7 @@ class KnownSink:
 
 
 class Sinks:
-    """All of one engine. `entries`: what the store holds of them."""
+    """All sinks of one engine. `entries`: what the store holds of them."""
 
     def __init__(self, engine: Engine, entries: Mapping[tuple[str, str], bytes] | None = None) -> None:
         self.engine = engine
@@ -238,7 +238,7 @@ class Sinks:
 
     @property
     def memory(self) -> int:
-        """Octets, about."""
+        """How many octets of memory batches take, about."""
         return MEMORY * sum([len(batch.attempts) for batch in self.batches.values()])
 
     def limit(self, most: int, most_of_user: int, most_sinks: int, timeout: int) -> None:
@@ -279,7 +279,7 @@ class Sinks:
         self._count(attempt, 1)
 
     def _at(self, attempt: Attempt) -> Attempt | None:
-        """What has its place now."""
+        """The attempt that counts now for this partition."""
         batch = self.batches.get((attempt.sink, attempt.batch))
         return None if batch is None else batch.attempts.get(attempt.part)
 
@@ -327,11 +327,11 @@ class Sinks:
                     del self.ended[next(iter(self.ended))]
 
     def release(self, attempt: Attempt) -> None:
-        """What was reserved is not staged."""
+        """Gives up what was reserved and is not staged."""
         self._count(attempt, -1)
 
     def take_back(self, attempt: Attempt) -> None:
-        """It could not be stored."""
+        """Takes back an attempt that could not be stored."""
         if self._at(attempt) is attempt:
             del self.batches[attempt.sink, attempt.batch].attempts[attempt.part]
             self._drop(attempt)
@@ -443,7 +443,7 @@ class Sinks:
             self._drop_batch(key)
 
     def discard_parts(self, sink: str, batch: int, parts: Iterable[PartitionAttempt]) -> None:
-        """Forgets these alone."""
+        """Forgets these attempts of a batch alone."""
         found = self.batches.get((sink, batch), Batch("")).attempts
         for part in set(parts).intersection(found):
             self._drop(found.pop(part))
@@ -470,7 +470,7 @@ class Sinks:
             self._watch()
 
     def _look(self) -> None:
-        """Drops what nobody touched for long."""
+        """Drops batches and sinks that nobody touched for long."""
         now = self.engine.now
         for key in [key for key, batch in self.batches.items() if batch.touched + self.timeout <= now]:
             self._drop_batch(key)

@@ -47,7 +47,7 @@ def everything(_: str) -> bool:
 
 
 def start(consumer: Consumer) -> None:
-    """From now on messages go out; what waits already, as retained messages do, of some queues after the other."""
+    """Lets messages go out to a consumer from now on; what waits already, as retained messages do, of some queues after the other."""
     consumer.start()
     bindings = list(consumer.bindings.values())
     if bindings:
@@ -116,7 +116,7 @@ def to_queue(
 def joining_queues(
     engine: Engine, consumer: Consumer, destination: Destination, may_reach: MayReach = everything
 ) -> Iterator[None]:
-    """The same in steps."""
+    """Joins the queues of a destination for a consumer, in steps."""
 
     def may_join(queue: Queue) -> bool:
         """One queue that takes nobody more must not keep others away, nor fail whoever makes it."""
@@ -196,7 +196,7 @@ def joining_topics(
     may_reach: MayReach = everything,
     before: Sequence[Destination] = (),
 ) -> Iterator[None]:
-    """The same in steps: of each address from the next message on after it was joined."""
+    """Joins topics in steps: each address from the next message on after it was joined."""
 
     def is_new(address: Address) -> bool:
         return not any(_covers(other, address) for other in before)

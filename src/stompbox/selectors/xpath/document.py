@@ -49,7 +49,8 @@ class NodeKind(Enum):
 
 @dataclass(slots=True, eq=False, repr=False)
 class XmlNode:
-    """`order`: index in document order; `last`: that of its last descendant or attribute; `text`: the content of what is no element.
+    """A node of a document. `order`: index in document order; `last`: that of its last descendant or attribute; `text`: the content of what
+    is no element.
 
     `parent` is an index too, -1 for the root: a document holds no reference cycle and is gone with its last user.
     """
@@ -114,7 +115,7 @@ def _parsed(body: bytes) -> list[XmlNode] | type[NotXml | Unseen]:
 
 
 def parse_xml(body: bytes) -> list[XmlNode]:
-    """See Document.nodes."""
+    """The nodes of a document, as Document.nodes has them."""
     text = _decoded(body)
     _refuse_doctype(text)
     reader = _Reader()

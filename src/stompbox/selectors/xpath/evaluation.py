@@ -138,7 +138,7 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """`positional`: its value depends on the position, so it must see the set of each step for itself."""
+    """A condition on the nodes of a step. `positional`: its value depends on the position, so it must see each step's set for itself."""
 
     expression: Expression
     positional: bool

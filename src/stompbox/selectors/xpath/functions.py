@@ -26,7 +26,8 @@ from stompbox.selectors.xpath.types import (
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`parameters`: the types arguments are converted to, None for any; the last `optional` may be left out, `repeats` repeats the last."""
+    """What a function of XPath takes and gives. `parameters`: the types arguments are converted to, None for any; the last `optional` may
+    be left out, `repeats` repeats the last."""
 
     result: XType
     parameters: tuple[XType | None, ...]
@@ -139,7 +140,7 @@ def _whole(toward: Callable[[float], int]) -> Callable[[Focus, float], float]:
 
 
 def _round(focus: Focus, number: float) -> float:
-    """To the nearest integer, halves upwards."""
+    """Rounds to the nearest integer, halves upwards."""
     return float(math.floor(number + 0.5)) if math.isfinite(number) and abs(number) < 2**52 else number
 
 

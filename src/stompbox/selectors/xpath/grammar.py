@@ -48,7 +48,7 @@ def compile_xpath(text: str, most: int = TOKENS) -> XPath:
 
 
 def _joined(level: int, first: Expression, rest: list[tuple[str, Expression]]) -> Expression:
-    """Operators of one level."""
+    """The expression of operators of one level and their operands."""
     if level < 2:
         return Logic((first, *[operand for _, operand in rest]), ends_at=level == 0)
     result = XType.BOOLEAN if level < 4 else XType.NUMBER

@@ -51,7 +51,7 @@ class Focus:
             raise Exhausted
 
     def ancestors(self, node: XmlNode) -> NodeSet:
-        """From the nearest to the root."""
+        """The ancestors of a node, from the nearest to the root."""
         found: NodeSet = []
         above = node.parent
         while above >= 0:

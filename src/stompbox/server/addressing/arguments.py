@@ -222,15 +222,15 @@ def _dead_letters(headers: Mapping[str, str], wildcards: Wildcards) -> Keys:
 def of_queues(
     connection: Sender, keys: Keys, destinations: tuple[Destination, ...], *, is_durable: bool
 ) -> Keys:
-    """What of it is for queues to be. A plain topic subscription is one consumer's and goes with it, which is all that some ask for,
-    and its length is limited in flow.py."""
+    """What of a SUBSCRIBE's arguments is for queues that it may make. A plain topic subscription is one consumer's and goes with it, which
+    is all that some ask for, and its length is limited in flow.py."""
     if is_durable or any(map(partial(_is_other, connection), destinations)):
         return keys
     return {name: value for name, value in keys.items() if name not in _OF_PLAIN}
 
 
 def _is_other(connection: Sender, destination: Destination) -> bool:
-    """No plain topic subscription."""
+    """Whether the destination is something else than a plain topic subscription."""
     is_topic = subscribers.routing_of(connection.broker.engine, destination) == MULTICAST
     return destination.is_stream or destination.is_temporary or bool(destination.queue) or not is_topic
 

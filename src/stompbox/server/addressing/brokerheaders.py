@@ -47,7 +47,7 @@ def is_property(name: str) -> bool:
 
 
 def spelled(number: int) -> bytes:
-    """An id as `amqMessageId` says it."""
+    """The value of `amqMessageId` for a number."""
     return b"STOMP%d" % number
 
 

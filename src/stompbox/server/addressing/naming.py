@@ -62,7 +62,7 @@ class Names:
         return tuple([destination.within(self.space) for destination in found])
 
     def parse_one(self, text: str) -> Destination:
-        """The same for what is one destination, whatever commas are in it."""
+        """Parses a text as `parse` does, but as one destination, whatever commas are in it."""
         return parse(text, self.anycast, self.multicast, wildcards=self.wildcards).within(self.space)
 
     def without_space(self, text: str) -> str:

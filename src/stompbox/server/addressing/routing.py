@@ -122,7 +122,7 @@ def kind_of_queue(address: Address, destination: Destination) -> int:
 
 
 def made_queue(address: Address, destination: Destination, maker: Maker | None) -> int:
-    """The same, of one that is made when it is not there."""
+    """The kind of queue that is meant, of a queue that is made when it is not there."""
     kind = kind_of_queue(address, destination)
     if not kind:
         kind = destination.routing or address.engine.default_routing(address.name, of_queue=True)

@@ -49,7 +49,7 @@ Transform = Callable[[TransformedMessage], object]
 
 
 def load_transform(name: str) -> Transform:
-    """The function that `module:function` names. Raises ConfigError."""
+    """Loads the function that `module:function` names. Raises ConfigError."""
     module, _, function = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), function)
@@ -85,7 +85,7 @@ def apply(transform: Transform, letter: TransformedMessage) -> TransformedMessag
 
 
 def inward(transform: Transform, frame: Frame, user: str, *, checks_names: bool) -> Frame:
-    """A SEND as the transformer wants it."""
+    """A SEND as the transformer leaves it."""
     headers = {name: value for name, value in frame.headers.items() if name not in _KEPT}
     forbidden = {name: headers.pop(name) for name in list(headers) if checks_names and not is_property(name)}
     letter = apply(transform, TransformedMessage(Way.IN, headers, frame.body, user, forbidden))
@@ -99,7 +99,7 @@ def outward(transform: Transform, run: Run, index: int, user: str) -> Run:
 
 
 def for_diverts(name: str) -> Callable[[Run, int], Run]:
-    """What a divert calls for each copy."""
+    """The function that a divert calls for each copy."""
     return partial(_changed, load_transform(name), Way.DIVERT, user="")
 
 

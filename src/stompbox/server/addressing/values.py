@@ -21,7 +21,7 @@ def truth(frame: Frame, name: str) -> bool:
 
 
 def number(frame: Frame, name: str) -> int:
-    """A whole number from -1 on."""
+    """The value of a header that is a whole number from -1 on. Raises IllegalFrame."""
     given = frame.headers[name]
     found = whole(given, most=12)
     if found is None or found < -1:

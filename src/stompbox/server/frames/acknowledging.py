@@ -99,7 +99,7 @@ def nack(connection: Speaker, frame: Frame) -> Iterator[None] | None:
 
 
 def _answer(connection: Speaker, frame: Frame, refusal: Refusal | None) -> Iterator[None] | None:
-    """`refusal` None: an acknowledgement."""
+    """Obeys an ACK, or a NACK: `refusal` says what becomes of what it refuses, and is None for an ACK."""
     name = frame.headers.get("transaction")
     if connection.options.ack_in_transaction.value == "ignore":
         name = None
@@ -175,7 +175,7 @@ def _answer_for(
     connection: Speaker, frame: Frame, consumer: Consumer, sent: list[Sent], transaction: Transaction | None,
     *, refusal: Refusal | None, octets: int = 0,
 ) -> Iterator[None] | None:  # fmt: skip
-    """`octets`: those of `sent`, where they have been added up."""
+    """Answers for the messages that an ACK or a NACK names. `octets`: those of `sent`, where they have been added up."""
     engine = connection.broker.engine
     if connection.options.single_transaction:
         try:

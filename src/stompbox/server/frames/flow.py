@@ -34,7 +34,7 @@ _FAR: Final = 1 << 31  # x-priority: RabbitMQ takes any number
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """As Consumer has it."""
+    """How much a consumer may have unacknowledged, in the terms of Consumer."""
 
     window: int
     prefetch: int
@@ -60,7 +60,7 @@ def flow_of(frame: Frame, options: ListenerOptions) -> Flow:
 
 
 def most_waiting(frame: Frame) -> int:
-    """-1: any number."""
+    """How many messages may wait for a consumer; -1: any number."""
     length = number(frame, LENGTH) if LENGTH in frame.headers else -1
     if PENDING not in frame.headers or is_negative(frame.headers[PENDING]):
         return length
@@ -69,7 +69,7 @@ def most_waiting(frame: Frame) -> int:
 
 
 def _credit(text: str) -> tuple[int, int]:
-    """(messages, bytes)."""
+    """The credit that a text gives, as (messages, bytes)."""
     found = [digits(part.strip(" "), most=12) for part in text.split(",")]
     numbers = [number for number in found if number is not None]
     if len(found) > 2 or len(numbers) < len(found):

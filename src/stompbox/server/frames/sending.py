@@ -119,7 +119,7 @@ def _requests(connection: Speaker, event: Sends) -> None:
 
 
 def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator[None] | None:
-    """The same for all that is not plain. What can be refused is found out before anything is sent."""
+    """Obeys SENDs that are not plain. What can be refused is found out before anything is sent."""
     engine = connection.broker.engine
     with connection.changing_nothing("the headers of a SEND were looked at"):
         shape = (

@@ -237,7 +237,7 @@ def _require_room(connection: Speaker, destinations: tuple[Destination, ...]) ->
 
 
 def _may_reach_later(connection: Speaker) -> subscribers.MayReach:
-    """The same of who may be gone when it is asked: by the rights that its user has then, as far as they are known."""
+    """What `_may_reach` says, of who may be gone when it is asked: by the rights that its user has then, as far as they are known."""
     broker, user, session = connection.broker, connection.user, connection.session_id
 
     def may_reach(name: str) -> bool:

@@ -110,7 +110,7 @@ def _undoing(connection: Speaker, transaction: Transaction) -> Iterator[None]:
 
 
 def _end(connection: Speaker, transaction: Transaction) -> None:
-    """It is open no longer, whatever becomes of it."""
+    """Forgets a transaction, which is open no longer, whatever becomes of it."""
     del connection.transactions[transaction.name]
     connection.doubtful.discard(transaction)
     connection.broker.timeouts.ended(transaction)
@@ -121,13 +121,13 @@ def _end(connection: Speaker, transaction: Transaction) -> None:
 
 
 def _resume(connection: Speaker) -> None:
-    """BEGIN."""
+    """Lets messages go out to transacted subscriptions: at BEGIN."""
     for consumer in _of(connection):
         start(consumer)
 
 
 def _pause(connection: Speaker) -> None:
-    """COMMIT or ABORT, before anything else: nothing more is handed out."""
+    """Holds back what transacted subscriptions would get: at COMMIT or ABORT, before anything else."""
     for consumer in _of(connection):
         consumer.is_started = False
 

@@ -67,7 +67,7 @@ class Upload:
             self.connection.broker.pressure.hold(self.connection, Reason.PIECES)
 
     def finish(self) -> None:
-        """All is there: it becomes a message."""
+        """Makes a message of a body that is there whole."""
         if self._rest:
             self._put(bytes(self._rest))
         sending.send_large(self.connection, self.frame, self.large)
@@ -84,7 +84,7 @@ class Upload:
 
     @property
     def may_go_on(self) -> bool:
-        """Enough of it is on the disk."""
+        """Whether so much of the body is on the disk that more may come."""
         return self.bodies.unsaved(self.large) <= WINDOW // 2
 
     @property

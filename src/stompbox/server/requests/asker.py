@@ -21,7 +21,7 @@ class RequestsCore(Core, Protocol):
 
 
 class Asked(Kept, Protocol):
-    """Requests that wait for their answers."""
+    """The requests of a connection that wait for their answers."""
 
     def take(self, frame: Frame) -> None: ...
     def drained(self) -> None:

@@ -230,7 +230,7 @@ def _require_one(connection: Asker, destination: Destination) -> None:
 
 
 def make(connection: Asker, destination: Destination) -> None:
-    """As a SUBSCRIBE would."""
+    """Makes an address that is not there, as a SUBSCRIBE would."""
     engine = connection.broker.engine
     if destination.address not in engine.addresses:
         connection.broker.permissions.require(connection.user, Right.CREATE_ADDRESS, destination.address)
@@ -328,7 +328,8 @@ class SelectedChunks:
         self._verdicts: dict[Shape, bool] = {}
 
     def of(self, chunk: StoredChunk) -> StoredChunk:
-        """The same offsets with the messages that are taken; an empty blob when there are none. Raises StoreError for a corrupt chunk."""
+        """A chunk of the same offsets with the messages that the selector takes; an empty blob when there are none. Raises StoreError for a
+        corrupt chunk."""
         table = tables(chunk.blob, f"chunk at offset {chunk.first}")
         verdicts = [self._verdict(shape) for shape in table.shapes]
         if all(verdicts):
@@ -342,7 +343,7 @@ class SelectedChunks:
         return StoredChunk(chunk.first, chunk.count, encode(kept, chunk.first) if kept else b"")
 
     def _verdict(self, shape: Shape) -> bool | None:
-        """None: the messages of the shape may differ."""
+        """The verdict of the selector on a shape; None: the messages of the shape may differ."""
         if not matching.is_of_shape(self.selector, shape):
             return None
         verdict = self._verdicts.get(shape)

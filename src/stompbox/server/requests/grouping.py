@@ -216,7 +216,7 @@ async def delete(broker: RequestsCore, name: str) -> None:
 
 
 async def reset(broker: RequestsCore, name: str, text: str, only: str = "") -> int:
-    """On how many addresses. Raises Refused `no-such-group`, `no-such-address`, IllegalFrame `bad-starting`."""
+    """Resets a group, and returns on how many addresses. Raises Refused `no-such-group`, `no-such-address`, IllegalFrame `bad-starting`."""
     readers.require_group(broker.engine, name)
     found = [address for address in read_by(broker, name) if only in ("", address.name)]
     if only and not found:

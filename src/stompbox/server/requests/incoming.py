@@ -84,7 +84,7 @@ def _looked_at(blob: bytes, options: ListenerOptions | None) -> Iterator[tuple[P
 def _stretches(
     portion: Portion, options: ListenerOptions | None, known: dict[object, Shape]
 ) -> Iterator[Stretch]:
-    """All of a portion, or several where a header differs that must not."""
+    """The messages of a portion as one stretch, or as several where a header differs that must not."""
     texts = portion.texts
     if options is not None:
         _check_sizes(portion, options)

@@ -82,7 +82,7 @@ class Told(Struct, frozen=True):
     at: int
 
     def state(self, sessions: Container[int]) -> str:
-        """`sessions`: those that are there."""
+        """The state of the step in a word. `sessions`: those whose connections are there."""
         return LOST if self.step.state in _GOING and self.session not in sessions else self.step.state.value
 
     @property
@@ -133,7 +133,7 @@ class Progress:
         del kept[oldest]
 
     def forget(self, now: int) -> None:
-        """What nobody has spoken of for long."""
+        """Forgets the steps of which nobody has spoken for long."""
         for key, told in list(self.told.items()):
             if told.at >= now - KEPT:
                 break
@@ -144,7 +144,7 @@ class Progress:
 
 
 async def progress(connection: Asker, frame: Frame) -> Reply:
-    """The handler of the request."""
+    """Obeys the request `progress`: keeps what a pipeline tells of its steps."""
     report = _report(frame)
     broker, names = connection.broker, connection.names
     pipeline, user = names.qualified(report.pipeline), connection.user.name

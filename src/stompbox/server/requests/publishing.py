@@ -101,7 +101,7 @@ def _summaries(read_part: Callable[[int, int], bytes], attempts: Sequence[Attemp
 
 
 async def _read(broker: RequestsCore, attempt: Attempt) -> list[Run]:
-    """The same each time, however often it is read. Others who read wait for the disk alone."""
+    """The runs that an attempt has staged, the same each time, however often it is read. Others who read wait for the disk alone."""
     read_part = broker.committer.store.read_part
     if attempt.body.size <= PIECE:
         return await broker.committer.do(lambda: _decoded(_chunk(read_part, attempt.body), attempt.is_given))
@@ -118,7 +118,7 @@ def _decoded(chunk: bytes, is_given: bool) -> list[Run]:
 
 
 def gather(runs: Sequence[Run]) -> list[Run]:
-    """The same messages in fewer runs: those of a destination keep their order, and neighbours of one shape become one."""
+    """Makes fewer runs of the same messages: those of a destination keep their order, and neighbours of one shape become one."""
     groups: dict[str, list[list[Run]]] = {}
     sizes: dict[str, int] = {}
     for run in runs:
@@ -170,7 +170,7 @@ class Inspection:
         return True
 
     def closer(self, run: Run) -> None:
-        """The same of messages that are there: duplicates need no room, and what repeats or is retained needs some elsewhere."""
+        """Looks closer at the messages of a run: duplicates need no room, and what repeats or is retained needs some elsewhere."""
         engine = self.connection.broker.engine
         for address, sent in routed(self.connection, run):
             self._note(address, sent)
@@ -264,8 +264,8 @@ class Publications:
         self.busy.pop(sink).set_result(None)
 
     async def publish(self, connection: Asker, publication: Publication, look: Inspection) -> int:
-        """All of it, from a place that was entered, which it leaves: how many messages were sent. Raises StoreError when the disk has
-        refused the first of it, and nothing was published then."""
+        """Publishes a whole batch in the turn of its sink, which was entered and is left, and returns how many messages were sent. Raises
+        StoreError when the disk has refused the first of it, and nothing was published then."""
         before = self.broker.sinks.published.get(publication.sink)
         way = _Way(
             self, publication, connection.names, connection.session_id, connection, look.temporary, before
@@ -296,7 +296,7 @@ def _names_of(broker: RequestsCore, reading: Reading) -> Names:
 
 @dataclass(slots=True, eq=False)
 class _Way:
-    """One batch. `session`: whose messages they are."""
+    """The publishing of one batch. `session`: whose messages they are."""
 
     publications: Publications
     publication: Publication

@@ -123,12 +123,12 @@ def qualified(connection: Asker, frame: Frame, name: str) -> str:
 
 
 async def durable(connection: Asker) -> None:
-    """Until what was done up to now is on disk. Raises StoreError when it could not be stored."""
+    """Waits until what was done up to now is on disk. Raises StoreError when it could not be stored."""
     await stored(connection.broker)
 
 
 async def stored(broker: RequestsCore) -> None:
-    """The same, of what no connection waits for."""
+    """Waits as `durable` does, for what no connection waits for."""
     if not broker.engine.is_dirty and not broker.committer.is_busy:
         return
     waiter: asyncio.Future[None] = broker.loop.create_future()

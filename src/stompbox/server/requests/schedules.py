@@ -26,7 +26,7 @@ MOST_LISTED: Final = 1000  # in one answer
 
 
 def attend(broker: RequestsCore) -> None:
-    """From now on the engine's schedules know whose they are, and what their users may."""
+    """Tells the engine's schedules whose they are, and what their users may."""
 
     def owner(session: int) -> str:
         known = broker.publications.owners.get(session)  # whose connection may have ended

@@ -96,7 +96,7 @@ class Connection(Writing):
     # In
 
     def receive(self, data: bytes) -> None:
-        """Bytes from the peer."""
+        """Takes bytes from the peer and obeys them."""
         if self.pulse is not None:
             self.pulse.received(self.broker.loop.time())
         if self.is_ended:
@@ -162,7 +162,7 @@ class Connection(Writing):
             self.write_out()
 
     def make_temporary(self, destination: Destination) -> Address:
-        """This connection's own temporary destination of this name, made when it is not there yet."""
+        """The connection's own temporary destination of this name, made when it is not there yet."""
         found = self.temporaries.own(destination)
         if found is None:
             name = self.temporaries.name_of(destination.routing)
@@ -197,7 +197,7 @@ class Connection(Writing):
             self.end(is_failure=True)
 
     def refuse_each(self, error: StompboxError, event: Sends) -> None:
-        """The same for SENDs of a run, none of which had an effect."""
+        """Refuses the SENDs of a run, none of which had an effect, each with its own ERROR."""
         receipts = event.receipts or [b""] * len(event.bodies)
         for receipt in receipts:
             if self.is_ended:
@@ -221,7 +221,7 @@ class Connection(Writing):
             self.broker.loop.call_later(GRACE, self._cut)
 
     def shut(self) -> None:
-        """The broker stops."""
+        """Says a last word, because the broker stops."""
         self.pending.clear()
         if not self.is_ended:
             self.out.append(last_word(self))
@@ -313,7 +313,7 @@ class Connection(Writing):
             then()
 
     def _say_last(self, then: Callable[[], None] | None) -> None:
-        """It took some turns."""
+        """Ends an answer that took some turns."""
         if then is not None:
             then()
         self.write_out()

@@ -41,7 +41,7 @@ _AROUND: Final = b" \t\r\0"
 
 
 class By(Enum):
-    """What an operator chooses frames by."""
+    """By what an operator chooses the frames that are logged."""
 
     CONNECTION = "connection"
     USER = "user"
@@ -93,7 +93,7 @@ class FrameLogs:
         self.look_again()
 
     def remove(self, wish: Wish | None) -> None:
-        """None: all of them."""
+        """Takes a wish back; None: all of them."""
         if wish is None:
             self.wishes.clear()
         else:

@@ -64,7 +64,7 @@ class Reading:
 
     @property
     def is_stuck(self) -> bool:
-        """Nobody listens to what the client says."""
+        """Whether nobody listens to what the client says, for one reason or another."""
         return self.is_held or self.is_waiting or self.is_paused
 
     @property
@@ -105,7 +105,7 @@ class Reading:
         connection.broker.flush()
 
     def pause(self) -> None:
-        """Reads no further until `resume`."""
+        """Stops reading from the socket until `resume`."""
         self.is_paused = True
         self._look_at_reading()
 
@@ -133,7 +133,7 @@ class Reading:
     # What comes
 
     def receive(self, data: bytes) -> None:
-        """Octets from the client."""
+        """Takes octets from the client and obeys what of them the turn has time for."""
         if self.is_held or self.is_waiting:
             # what the transport had read already: the next WebSocket message, the next TLS record
             self._put_off(data)
@@ -168,7 +168,7 @@ class Reading:
             self._look_at_reading()
 
     def _have_turn(self, until: float) -> bool:
-        """True when that was not all."""
+        """Obeys in this turn what was left of earlier ones. True when that was not all."""
         if self.is_gone:
             return False
         self._obey_left(until)
@@ -284,7 +284,7 @@ class Reading:
         connection.account.glance(connection)
 
     def _take_steps(self, until: float) -> bool:
-        """Whether the frame is done."""
+        """Takes steps of a frame that takes long. True when the frame is done."""
         assert self.steps is not None
         if until == FOREVER:  # a small read: one frame of it is long all the same
             until = self.turns.allowance()
@@ -310,7 +310,7 @@ class Reading:
 
 
 def _whole(steps: Iterator[None]) -> Iterator[None]:
-    """Those of a frame of somebody who is gone: nobody is told what was wrong with it."""
+    """The steps of a frame of somebody who is gone: nobody is told what was wrong with it."""
     with suppress(StompboxError):
         yield from steps
 

@@ -30,7 +30,7 @@ PROBED: Final = 4  # times within a time to live that a host is asked whether it
 
 
 class Told(ClientConnection, Protocol):
-    """A connection, as far as it speaks."""
+    """A connection as far as it speaks."""
 
     @property
     def broker(self) -> SessionCore: ...
@@ -84,7 +84,7 @@ class Unread:
         return self._sign
 
     def _last_answer(self, connection: Told, now: float) -> float:
-        """Others are to blame that it is not read; its host must be there all the same."""
+        """When the client's host was there at the last, while others are to blame that the client is not read."""
         if not self._probes:
             assert connection.pulse is not None
             self._probes = max(1, connection.pulse.agreement.ttl_ms // 1000 // PROBED)

@@ -69,12 +69,12 @@ class Writing(metaclass=ABCMeta):
 
     @property
     def _connection(self) -> Any:
-        """This, for those who want a connection, which it is."""
+        """This object as the connection that it is, for those who want one."""
         return self
 
     @abstractmethod
     def end(self, *, is_failure: bool, then: Callable[[], None] | None = None) -> None:
-        """Nothing more is obeyed."""
+        """Ends the connection: nothing more is obeyed."""
 
     def write_out(self) -> None:
         """Hands everything to the system at once; what auto subscriptions got is acknowledged when it was taken."""
@@ -118,7 +118,7 @@ class Writing(metaclass=ABCMeta):
         return True
 
     def _cut(self) -> None:
-        """It has ended, and its peer does not take the rest of a large message."""
+        """Aborts the socket of a connection that has ended and whose peer does not take the rest of a large message."""
         if self.outgoing is not None:
             self.transport.abort()
 

@@ -30,7 +30,7 @@ _NETWORK: Final = 64  # bits of an IPv6 address that one customer has; the other
 
 
 class Visitor(Protocol):
-    """An accepted socket."""
+    """A socket that a listener has accepted."""
 
     def dismiss(self, error: StompboxError) -> None:
         """Closes, and says why where it can."""
@@ -39,7 +39,7 @@ class Visitor(Protocol):
 
 
 class Admission:
-    """What is counted of one listener."""
+    """What is counted of the sockets of one listener."""
 
     def __init__(self) -> None:
         self.strangers: dict[Visitor, None] = {}  # the oldest first
@@ -49,7 +49,7 @@ class Admission:
         self._address: dict[Visitor, str] = {}
 
     def arrive(self, visitor: Visitor, options: ListenerOptions) -> None:
-        """A socket was accepted."""
+        """Counts a socket that was accepted."""
         self.strangers[visitor] = None
         if 0 <= options.max_connections_before_login < len(self.strangers):
             oldest = next(iter(self.strangers))
@@ -58,7 +58,7 @@ class Admission:
             oldest.dismiss(Refused("too-many-connections", text, closes=True))
 
     def locate(self, visitor: Visitor, peer: str, options: ListenerOptions) -> None:
-        """It is known whose it is. Raises Refused where that address has enough of them."""
+        """Counts a socket by the address that it comes from. Raises Refused where that address has enough of them."""
         address, is_here = _network_of(peer)
         most = options.max_connections_per_address
         if most is None:
@@ -70,7 +70,7 @@ class Admission:
         self.of_address[address] += 1
 
     def enter(self, visitor: Visitor, options: ListenerOptions) -> None:
-        """It logs in. Raises Refused where the listener has enough of them."""
+        """Counts a socket whose client logs in. Raises Refused where the listener has enough of them."""
         if 0 <= options.max_connections <= len(self.entered):
             text = f"this listener takes no more than {options.max_connections} connections (maxConnections)"
             raise Refused("too-many-connections", text, closes=True)
@@ -78,7 +78,7 @@ class Admission:
         self.entered[visitor] = None
 
     def leave(self, visitor: Visitor) -> None:
-        """It is to go, and gives back its place, however long its socket lingers."""
+        """Counts off a socket that is to go: it gives back what it took, however long it lingers."""
         self.strangers.pop(visitor, None)
         self.entered.pop(visitor, None)
         address = self._address.pop(visitor, None)
@@ -88,7 +88,7 @@ class Admission:
                 del self.of_address[address]
 
     def linger(self, visitor: Visitor) -> None:
-        """It has been told all, and is given the time to read it."""
+        """Gives a socket that has been told all the time to read it."""
         self.leave(visitor)
         self.leaving[visitor] = None
         if len(self.leaving) > LEAVING:

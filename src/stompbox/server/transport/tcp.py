@@ -84,7 +84,7 @@ class Socket(asyncio.Protocol):
 
     @guarded
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """What it says can be read."""
+        """Begins to read from the socket, or the hand-shake of TLS."""
         if not self.listener.is_tls:
             self.accepted(cast(asyncio.Transport, transport))
         elif self._closing:
@@ -147,7 +147,7 @@ class Socket(asyncio.Protocol):
         self._receiver.receive(first)
 
     def _await_library(self) -> None:
-        """It is read no further until WebSocket is there; what has come waits."""
+        """Reads no further until WebSocket is there; what has come waits."""
         self.pause_reading()
         if self not in self._library.waiting:
             self._library.load(self)
@@ -176,7 +176,7 @@ class Socket(asyncio.Protocol):
         return self._is_located() and bool(self._first)
 
     def dismiss(self, error: StompboxError) -> None:
-        """It is to go: told in an ERROR, unless it has not come so far that it could read one."""
+        """Closes a socket that is to go: told in an ERROR, unless it has not come so far that it could read one."""
         if self._receiver is None and self._is_readable:
             self._receiver = Connection(self.broker, self.listener, self, self.peer)
         if self._receiver is not None and self._receiver.dismiss(error):
@@ -244,7 +244,7 @@ class Socket(asyncio.Protocol):
 
     @property
     def unread(self) -> int:
-        """None: a Connection is given all at once."""
+        """How many octets are given to the receiver and not obeyed yet; None: a Connection is given all at once."""
         return 0
 
     @property
@@ -376,11 +376,11 @@ class Acceptor:
         return listener, tls_context(listener) if listener.is_tls else None
 
     def change(self, listener: Listener, context: ssl.SSLContext | None) -> None:
-        """Those who come from now on are accepted with these options and certificates."""
+        """Accepts those who come from now on with these options and certificates."""
         self.listener, self.context = replace(listener, port=self.listener.port), context
 
     def opened(self, port: int) -> None:
-        """It is listened on, at a port that the system may have chosen: what is shown of it has that one."""
+        """Takes over the port that is listened on, which the system may have chosen: it is shown from now on."""
         self.listener = replace(self.listener, port=port)
 
     def close(self) -> None:

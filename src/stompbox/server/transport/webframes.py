@@ -17,7 +17,7 @@ _OF_TWO, _OF_EIGHT = 126, 127  # what stands for a length of 2 or 8 octets
 
 
 class Frames:
-    """Goes through one client's octets in order."""
+    """Reads the frames of one client's octets in order."""
 
     __slots__ = ("_head", "_left")
 

@@ -147,7 +147,7 @@ class WebSocket:
 
     @property
     def _limit(self) -> int:
-        """Octets of a frame."""
+        """The most octets that a frame may have."""
         options = self.listener.options
         return (
             options.max_frame_size_before_login + MORE
