@@ -59,7 +59,12 @@ def reason_of(error: Exception) -> str:
 
 
 class StompboxError(Exception):
-    """Base of all. `code` is a stable lower-case word-with-hyphens; the text names what was wrong and where."""
+    """Base of all. `code` is a stable lower-case word-with-hyphens; the text names what was wrong and where.
+
+    `field`: of a request to the admin interface, which field of its body or parameter of its URL was wrong.
+    """
+
+    field: str | None = None
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

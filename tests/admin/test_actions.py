@@ -341,12 +341,12 @@ def test_an_operation_that_raises_stops_the_broker_and_a_page_does_not(start: St
 
 
 BREAKING = """
-from stompbox.admin import actions, app
+from stompbox.admin import actions, pages
 
 def broken(*given):
     raise IndexError("list index out of range")
 
-app.status_of = broken
+pages.status_of = broken
 actions.find_queue = broken
 
 def transform(letter):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stompbox.admin import actions, http
+from stompbox.admin import apirequest, http
 from stompbox.admin.listening import AdminListener
 from stompbox.config import AdminTable, Configuration, ListenerTable
 from stompbox.server.run import start, stop
@@ -70,7 +70,7 @@ def test_who_does_not_go_on_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actions, "BODY_WITHIN", 0.05)
+    monkeypatch.setattr(apirequest, "BODY_WITHIN", 0.05)
     head = b"POST /api/v1/queues/purge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
     found = played(after(head))
     assert found.startswith(b"HTTP/1.1 400")

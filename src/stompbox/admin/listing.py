@@ -10,21 +10,33 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from starlette.requests import Request
+import msgspec
+from msgspec import Struct
 from starlette.responses import Response
 
-from stompbox.admin.responses import json
+from stompbox.admin.endpoints import Choice, Number, Parameter, Text
 from stompbox.errors import IllegalFrame
-from stompbox.numerals import digits
 from stompbox.server.requests.replies import in_turns
+
+if TYPE_CHECKING:
+    from stompbox.admin.apirequest import ApiRequest
 
 LISTED: Final = 1000  # entries of one answer, if the request does not say how many
 MOST: Final = 10_000
 FARTHEST: Final = 999_999_999
+PIECE: Final = 200  # entries that are made JSON in one go
 
 Field = Callable[[Any], Any]
+
+_CUT: Final = (
+    Text("match", "Leaves out entries whose name does not hold the text.", ""),
+    Number("limit", "So many entries at most.", LISTED, MOST),
+    Number("offset", "Without so many of the first.", 0, FARTHEST, least=0),
+    Text("after", "Those behind the entry with this key, as `next` of the page before says."),
+)
+_ENCODER: Final = msgspec.json.Encoder()
 
 
 class Entry(NamedTuple):
@@ -40,22 +52,54 @@ def named(name: str, item: Any) -> Entry:
     return Entry(name, item, name)
 
 
+def cutting(fields: Mapping[str, Field] = MappingProxyType({})) -> tuple[Parameter, ...]:
+    """The parameters of a list; `fields`: what it can be sorted by."""
+    if not fields:
+        return _CUT
+    choices = (*fields, *[f"-{name}" for name in fields])
+    said = f"{', '.join(fields)}, each also with a hyphen before it"
+    return (
+        *_CUT,
+        Choice(
+            "sort",
+            "In the order of this field; with a hyphen before it the largest first.",
+            choices,
+            lambda text: IllegalFrame("bad-sort", text),
+            said=said,
+        ),
+    )
+
+
+def page_of(name: str, view: Any) -> type[Struct]:
+    """The form of a page: its entries, how many there are, the key to go on behind, the broker's time."""
+    fields = [(name, list[view]), ("total", int), ("next", str | None), ("now", int)]
+    return msgspec.defstruct(f"{name.capitalize()}Page", fields)
+
+
 async def listed(
-    request: Request, name: str, entries: Iterable[Entry], view: Callable[[Any], object | Awaitable[object]],
+    asked: ApiRequest, name: str, entries: Iterable[Entry], view: Callable[[Any], object | Awaitable[object]],
     fields: Mapping[str, Field] = MappingProxyType({}),
 ) -> Response:  # fmt: skip
     """{NAME: […], "total": …, "next": …, "now": …}. `entries` by key; `fields`: what they can be sorted by."""
-    match = request.query_params.get("match", "")
-    limit, offset = number(request, "limit", LISTED, MOST), number(request, "offset", 0, FARTHEST, least=0)
-    found = await _sorted(request, [entry for entry in entries if match in entry.text], fields)
+    values, turns = asked.values, asked.broker.turns
+    limit = values["limit"]
+    found = await _sorted(asked, [entry for entry in entries if values["match"] in entry.text], fields)
     total = len(found)
-    found = _behind(found, request.query_params.get("after"))[offset:]
-    shown = []
-    async for entry in in_turns(request.app.state.broker.turns, found[:limit]):
+    found = _behind(found, values["after"])[values["offset"] :]
+    pieces: list[bytes] = []
+    shown: list[object] = []
+    async for entry in in_turns(turns, found[:limit]):
         value = view(entry.item)
         shown.append(await value if isinstance(value, Awaitable) else value)
+        if len(shown) == PIECE:
+            pieces.append(_ENCODER.encode(shown)[1:-1])
+            shown = []
+    if shown:
+        pieces.append(_ENCODER.encode(shown)[1:-1])
     following = found[limit - 1].key if len(found) > limit else None
-    return json({name: shown, "total": total, "next": following, "now": int(time.time() * 1000)})
+    rest = _ENCODER.encode({"total": total, "next": following, "now": int(time.time() * 1000)})
+    body = b'{"%b":[%b],%b' % (name.encode(), b",".join(pieces), rest[1:])
+    return Response(body, media_type="application/json")
 
 
 def _behind(entries: list[Entry], after: str | None) -> list[Entry]:
@@ -69,39 +113,15 @@ def _behind(entries: list[Entry], after: str | None) -> list[Entry]:
     )
 
 
-async def _sorted(request: Request, entries: list[Entry], fields: Mapping[str, Field]) -> list[Entry]:
-    given = request.query_params.get("sort")
+async def _sorted(asked: ApiRequest, entries: list[Entry], fields: Mapping[str, Field]) -> list[Entry]:
+    given = asked.values.get("sort")
     if given is None:
         return entries
-    field = fields.get(given.removeprefix("-"))
-    if field is None:
-        raise IllegalFrame(
-            "bad-sort",
-            f"sort is {given[:80]!r}; allowed are {', '.join(fields)}, each also with a hyphen before it",
-        )
+    field = fields[given.removeprefix("-")]
     values = [
-        (field(entry.item), at)
-        async for at, entry in in_turns(request.app.state.broker.turns, list(enumerate(entries)))
+        (field(entry.item), at) async for at, entry in in_turns(asked.broker.turns, list(enumerate(entries)))
     ]
-    down = given.startswith("-")
-    values.sort(key=lambda pair: pair[0], reverse=down)  # stable: what is equal stays in the order of keys
+    values.sort(
+        key=lambda pair: pair[0], reverse=given.startswith("-")
+    )  # stable: what is equal stays in the order of keys
     return [entries[at] for _, at in values]
-
-
-def number(request: Request, name: str, default: int, most: int, *, least: int = 1) -> int:
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    found = digits(text, most=9)
-    if found is None or not least <= found <= most:
-        raise IllegalFrame(
-            "bad-number", f"{name} is {text[:80]!r}; allowed is a number from {least} to {most}"
-        )
-    return found
-
-
-def truth(request: Request, name: str) -> bool:
-    text = request.query_params.get(name, "false")
-    if text not in ("true", "false"):
-        raise IllegalFrame("bad-boolean", f"{name} is {text[:80]!r}; allowed are true and false")
-    return text == "true"

@@ -1,0 +1,130 @@
+"""One request that an endpoint obeys: who asks, with which parameters and body, and when what it changed is on disk.
+
+Decides how long a body may be and may take, and how an answer waits. What comes of a request is the endpoint's (endpoints.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+
+from stompbox.admin.access import BROKER, user_of
+from stompbox.admin.endpoints import naming
+from stompbox.errors import FrameError, IllegalFrame
+from stompbox.security import Right, User
+
+if TYPE_CHECKING:
+    from stompbox.admin.history import History
+    from stompbox.admin.lag import Lags
+    from stompbox.admin.metrics import Metrics
+    from stompbox.server.broker import Broker
+
+log = logging.getLogger("stompbox.operators")
+
+TOLD: Final = 500  # octets of a request in the log
+BODY: Final = 64 << 10  # bytes of a request
+BODY_WITHIN: Final = 10.0  # seconds
+ANSWER_WITHIN: Final = 30.0  # seconds
+
+# msgspec says where a wrong value stands, or which field is missing or unknown
+_AT: Final = re.compile(r"at `(?:key in )?\$\.?([^`]*)`$")
+_FIELD: Final = re.compile(r"(?:unknown|required) field `([^`]*)`")
+
+
+class ApiRequest:
+    """A request, and what an endpoint needs to obey it. `values`: what the URL says, by parameter; `order`: the body, as the endpoint's
+    form."""
+
+    def __init__(self, broker: Broker, request: Request, shared: Shared) -> None:
+        self.broker = broker
+        self.request = request
+        self.shared = shared
+        self.values: dict[str, Any] = {}
+        self.order: Any = None
+        self.asked = b""  # the body as it came
+
+    @property
+    def user(self) -> User:
+        return user_of(self.request)
+
+    def require(self, right: Right = Right.MANAGE, address: str = BROKER) -> None:
+        """Raises Refused when the user has not this right there."""
+        self.broker.permissions.require(self.user, right, address)
+
+    def may(self, right: Right = Right.MANAGE, address: str = BROKER) -> bool:
+        return self.broker.permissions.may(self.user, right, address)
+
+    def tell(self) -> None:
+        """The log says who has done what."""
+        who, peer = self.user.name, self.request.client
+        path, asked = self.request.scope["path"], self.asked[:TOLD].decode("utf-8", "replace")
+        log.info("operator %r from %s: %s %s", who, peer.host if peer else "?", path, asked)
+
+    async def read(self, form: type[Struct]) -> None:
+        """The body becomes the order. Raises what names the field that is wrong."""
+        self.asked = await self._body()
+        try:
+            self.order = msgspec.json.decode(self.asked, type=form)
+        except (ValueError, RecursionError) as error:  # a wrong type, no JSON, no UTF-8, or nested too deep
+            fault = f"the body is not what {self.request.scope['path']} needs: {error}"
+            with naming(field_in(str(error))):
+                raise IllegalFrame("bad-json", fault) from None
+
+    async def _body(self) -> bytes:
+        body = b""
+        try:
+            async with asyncio.timeout(BODY_WITHIN):
+                async for part in self.request.stream():
+                    body += part
+                    if len(body) > BODY:
+                        raise FrameError("body-too-large", f"the body is longer than {BODY} bytes")
+        except TimeoutError:
+            raise IllegalFrame("bad-json", f"the body did not come within {BODY_WITHIN:.0f} s") from None
+        return body
+
+    def begin(self) -> None:
+        """Tells the engine the time, before what follows changes something."""
+        self.broker.set_time()
+
+    async def done(self, begin: Callable[[Callable[[], None]], None]) -> bool:
+        """Begins what goes on in portions, and calls what it was given at the end. False when that takes longer than ANSWER_WITHIN."""
+        done: asyncio.Future[None] = self.broker.loop.create_future()
+        begin(lambda: None if done.done() else done.set_result(None))
+        self.broker.flush()
+        await asyncio.wait([done], timeout=ANSWER_WITHIN)
+        await self.durable()
+        return done.done()
+
+    async def durable(self) -> None:
+        """Waits until what was done is on disk."""
+        broker = self.broker
+        if broker.engine.is_dirty or broker.committer.is_busy:
+            waiter: asyncio.Future[None] = broker.loop.create_future()
+            broker.when_durable(waiter)
+            broker.flush()
+            await waiter
+
+
+class Shared:
+    """What the requests of one admin interface have in common."""
+
+    def __init__(self, lags: Lags, history: History, metrics: Metrics) -> None:
+        self.lags = lags
+        self.history = history
+        self.metrics = metrics
+
+
+def field_in(problem: str) -> str:
+    """Which field msgspec speaks of, as a path with dots; empty where it is the body as a whole."""
+    at, named = _AT.search(problem), _FIELD.search(problem)
+    path = at[1] if at else ""
+    if named:
+        path = f"{path}.{named[1]}" if path else named[1]
+    return path

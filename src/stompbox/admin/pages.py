@@ -1,0 +1,300 @@
+"""What can be read of a running broker. Each is an endpoint (endpoints.py), whose description is its docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from starlette.responses import PlainTextResponse, Response
+
+from stompbox.admin import messages
+from stompbox.admin.access import may_see
+from stompbox.admin.actions import find_queue
+from stompbox.admin.administration import FrameWishes
+from stompbox.admin.endpoints import ON_BROKER, OWN, SEEN, Choice, Number, Text, Truth, naming, reading
+from stompbox.admin.health import Reason, notes, reasons
+from stompbox.admin.history import SPANS, Plot
+from stompbox.admin.lag import behind
+from stompbox.admin.listing import MOST, Entry, Field, cutting, listed, named, page_of
+from stompbox.admin.messages import MessageView
+from stompbox.admin.pipelines import BY_PIPELINE, PipelineView, entries_of
+from stompbox.admin.responses import json
+from stompbox.admin.views import (
+    STAY,
+    AddressView,
+    ConnectionView,
+    GroupView,
+    PositionView,
+    QueueView,
+    SinkView,
+    Status,
+    address_view,
+    connection_view,
+    dead_letter_addresses,
+    group_view,
+    position_view,
+    queue_view,
+    sink_view,
+    status_of,
+)
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.queues.depth import depth_of, sums_of
+from stompbox.broker.queues.queue import Queue
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.security import Right
+from stompbox.server.requests.replies import in_turns
+
+if TYPE_CHECKING:
+    from stompbox.admin.apirequest import ApiRequest
+
+
+def _session(connection: Any) -> int:
+    return int(connection.session_id)
+
+
+def _lag(item: tuple[str, Queue | None]) -> int:
+    queue = item[1]
+    return 0 if queue is None else behind(queue)
+
+
+# What lists can be sorted by
+
+BY_ADDRESS: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "name": lambda one: one.name, "next": lambda one: one.log.next, "ready": lambda one: sums_of(one).ready,
+        "delayed": lambda one: sums_of(one).delayed, "delivering": lambda one: sums_of(one).delivering,
+        "consumers": lambda one: sums_of(one).consumers,
+    }
+)  # fmt: skip
+BY_QUEUE: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "name": lambda one: one.name, "ready": lambda one: depth_of(one).ready, "delayed": lambda one: depth_of(one).delayed,
+        "delivering": lambda one: depth_of(one).delivering, "consumers": lambda one: one.consumer_count,
+    }
+)  # fmt: skip
+BY_CONNECTION: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "id": _session, "peer": lambda one: one.peer, "user": lambda one: one.user.name, "client_id": lambda one: one.client_id,
+        "since": lambda one: one.since, "subscriptions": lambda one: len(one.consumers), "transactions": lambda one: len(one.transactions),
+    }
+)  # fmt: skip
+BY_POSITION: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "group": lambda item: item[0], "address": lambda item: item[1].address.name if item[1] else "", "lag_messages": _lag,
+        "moved": lambda item: item[1].moved if item[1] else 0,
+    }
+)  # fmt: skip
+
+
+class Health(Struct):
+    """The broker's loop answers."""
+
+    status: str
+
+
+class Readiness(Struct):
+    """`reasons` keep the broker from taking messages, `notes` from nothing."""
+
+    status: str
+    reasons: list[Reason]
+    notes: list[Reason]
+
+
+class FirstMessages(Struct):
+    """Messages of a queue."""
+
+    queue: str
+    messages: list[MessageView]
+
+
+NO_LOGIN: Final = "Needs no credentials."
+ADDRESS: Final = Text("address", "Only what belongs to the address of this name.")
+QUEUE: Final = Text(
+    "queue", "`NAME`, or `ADDRESS::NAME` where several queues have the name.", is_required=True
+)
+LIMIT: Final = Number(
+    "limit", "So many at most; else `management-browse-page-size` of the address.", None, MOST
+)
+SPAN: Final = Choice(
+    "span",
+    "Ten minutes in steps of 2 s, or a day in steps of a minute.",
+    SPANS,
+    lambda text: IllegalFrame("bad-span", text),
+    SPANS[0],
+)
+
+
+@reading("/healthz", Health, NO_LOGIN, is_open=True)
+async def healthz(_: ApiRequest) -> object:
+    """Whether the broker's loop answers at all."""
+    return {"status": "ok"}
+
+
+@reading("/readyz", Readiness, NO_LOGIN, is_open=True, statuses=(503,))
+async def readyz(asked: ApiRequest) -> Response:
+    """Whether it takes messages, and why not."""
+    found = reasons(asked.broker)
+    answer = {"status": "not ready" if found else "ready", "reasons": found, "notes": notes(asked.broker)}
+    return json(answer, 503 if found else 200)
+
+
+@reading("/metrics", None, ON_BROKER, media="text/plain")
+async def metrics(asked: ApiRequest) -> Response:
+    """Metrics for Prometheus, as text."""
+    asked.require()
+    found = asked.shared.metrics
+    return PlainTextResponse(await found.text(), media_type=found.content_type)
+
+
+@reading("status", Status, ON_BROKER)
+async def status(asked: ApiRequest) -> object:
+    """How the broker is: readiness, counts, memory, disk, dead letters."""
+    asked.require()
+    return status_of(asked.broker)
+
+
+@reading(
+    "connections",
+    page_of("connections", ConnectionView),
+    ON_BROKER,
+    *cutting(BY_CONNECTION),
+    Text("connection", "Only the one with this id."),
+)
+async def connections(asked: ApiRequest) -> Response:
+    """Connections, with their subscriptions and what they wait for."""
+    asked.require()
+    broker, only = asked.broker, asked.values["connection"]
+    found = [
+        Entry(str(one.session_id), one, f"{one.session_id} {one.peer} {one.user.name} {one.client_id}")
+        for one in sorted(broker.connections, key=_session)
+        if only in (None, str(one.session_id))
+    ]
+    return await listed(asked, "connections", found, lambda one: connection_view(broker, one), BY_CONNECTION)
+
+
+@reading("addresses", page_of("addresses", AddressView), SEEN, *cutting(BY_ADDRESS), ADDRESS)
+async def addresses(asked: ApiRequest) -> Response:
+    """Addresses, with what their queues have together."""
+    found = [named(address.name, address) for address in shown(asked, asked.values["address"])]
+    dead_letters = dead_letter_addresses(asked.broker)
+    return await listed(asked, "addresses", found, lambda one: address_view(one, dead_letters), BY_ADDRESS)
+
+
+@reading(
+    "queues",
+    page_of("queues", QueueView),
+    SEEN,
+    *cutting(BY_QUEUE),
+    ADDRESS,
+    Truth("all", "Also those that go with their consumers."),
+)
+async def queues(asked: ApiRequest) -> Response:
+    """Queues that outlive their consumers, or all of them."""
+    is_all = asked.values["all"]
+    found: list[Entry] = []
+    async for address in in_turns(asked.broker.turns, shown(asked, asked.values["address"])):
+        found += [
+            named(f"{address.name}::{queue.name}", queue)
+            for queue in address.queues()
+            if is_all or (queue.kind in STAY and not address.owner)
+        ]
+    return await listed(asked, "queues", found, queue_view, BY_QUEUE)
+
+
+@reading("groups", page_of("groups", GroupView), SEEN, *cutting())
+async def groups(asked: ApiRequest) -> Response:
+    """Reader groups with their positions."""
+    broker, lags = asked.broker, asked.shared.lags
+    seen = shown(asked)
+    lags.forget()
+
+    async def view(name: str) -> object:
+        return await group_view(broker, lags, name, seen)
+
+    return await listed(
+        asked, "groups", [named(name, name) for name in sorted(broker.engine.group_patterns)], view
+    )
+
+
+@reading("positions", page_of("positions", PositionView), SEEN, *cutting(BY_POSITION), ADDRESS)
+async def positions(asked: ApiRequest) -> Response:
+    """Reader groups by address: where they are, and how far behind."""
+    broker, lags, only = asked.broker, asked.shared.lags, asked.values["address"]
+    lags.forget()
+    found: list[tuple[str, Queue | None]] = []
+    async for address in in_turns(broker.turns, shown(asked, only)):
+        found += address.groups.items()
+    if asked.may() and only is None:
+        waiting = broker.engine.group_patterns.keys() - {name for name, _ in found}
+        found += [(name, None) for name in waiting]
+    entries = [named(f"{name} {queue.address.name if queue else ''}", (name, queue)) for name, queue in found]
+    entries.sort(key=lambda entry: entry.key)
+    return await listed(
+        asked, "positions", entries, lambda item: position_view(broker, lags, *item), BY_POSITION
+    )
+
+
+@reading("pipelines", page_of("pipelines", PipelineView), OWN, *cutting(BY_PIPELINE))
+async def pipelines(asked: ApiRequest) -> Response:
+    """What pipelines have told of their steps."""
+    found = await entries_of(asked.broker, None if asked.may() else asked.user.name)
+    return await listed(asked, "pipelines", found, lambda view: view, BY_PIPELINE)
+
+
+@reading("sinks", page_of("sinks", SinkView), OWN, *cutting())
+async def sinks(asked: ApiRequest) -> Response:
+    """Sinks that are remembered, such as Spark's queries that write."""
+    user, known, is_all = asked.user, asked.broker.sinks, asked.may()
+    found = [
+        named(name, sink)
+        for name, sink in sorted(known.known_sinks().items())
+        if is_all or user.name in sink.users
+    ]
+    return await listed(asked, "sinks", found, lambda sink: sink_view(known, sink))
+
+
+@reading("messages", FirstMessages, "Needs `browse` on the address.", QUEUE, LIMIT)
+async def browse(asked: ApiRequest) -> object:
+    """The first messages of a queue. Nothing is taken."""
+    with naming("queue"):
+        queue = find_queue(asked.broker, asked.values["queue"])
+        asked.require(Right.BROWSE, queue.address.name)
+    most = queue.address.settings.management_browse_page_size
+    count = most if asked.values["limit"] is None else asked.values["limit"]
+    if count > most:
+        with naming("limit"):
+            raise IllegalFrame("bad-number", f"limit is {count}; allowed is a number from 1 to {most}")
+    return {"queue": queue.name, "messages": await messages.first_messages(asked.broker, queue, count)}
+
+
+@reading("frames", FrameWishes, ON_BROKER)
+async def frames(asked: ApiRequest) -> object:
+    """Whose frames are logged because an operator asked for it."""
+    asked.require()
+    return {"frames": asked.broker.frames.listed()}
+
+
+@reading("history", Plot, SEEN, SPAN, ADDRESS)
+async def history(asked: ApiRequest) -> object:
+    """What has happened lately, of the whole broker or of one of its busiest addresses."""
+    address = asked.values["address"]
+    if address is None:
+        asked.require()
+    elif not shown(asked, address):
+        with naming("address"):
+            asked.require(Right.MANAGE, address)
+            raise Refused("no-such-address", f"address {address[:200]!r} does not exist")
+    return asked.shared.history.plot(address, asked.values["span"])
+
+
+def shown(asked: ApiRequest, only: str | None = None) -> list[Address]:
+    """Addresses that the user may see, by name; `only`: no other than this."""
+    there = asked.broker.engine.addresses
+    found = (
+        [there[name] for name in sorted(there)] if only is None else [there[only]] if only in there else []
+    )
+    if asked.may():
+        return found
+    return [address for address in found if may_see(asked.broker, asked.user, address.name)]

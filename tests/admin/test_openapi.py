@@ -1,0 +1,127 @@
+"""The description of the API: it is of what is there, and what is there is as it says."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from starlette.routing import Route
+
+from stompbox.admin import app
+from stompbox.admin.endpoints import API
+from stompbox.admin.openapi import document, page
+from stompbox.admin.table import ENDPOINTS
+from stompbox.config import AdminTable
+from tests.admin.asking import ask, read
+from tests.admin.conftest import Start
+from tests.conftest import Served
+from tests.system.plain import Plain
+
+EXAMPLES = 5  # of each operation
+
+
+def test_it_is_openapi_and_of_every_endpoint(served: Served) -> None:
+    found = read(served.admin, "openapi.json")
+    assert found["openapi"].startswith("3.1.")
+    paths = {(path, method) for path, methods in found["paths"].items() for method in methods}
+    assert paths == {(one.path, one.method.lower()) for one in ENDPOINTS}
+    listed = ask(served.admin, API).json
+    assert {*listed["pages"], *listed["operations"], API} == set(found["paths"])
+
+
+def routes_of(built: Any) -> list[Route]:
+    return [route for route in built.app.routes if isinstance(route, Route)]
+
+
+def test_no_route_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the router has is what is described, and the files of the console."""
+    monkeypatch.setattr(app, "Metrics", lambda *_: None)
+    built = app.build(broker=None, table=AdminTable(), history=None)  # type: ignore[arg-type]
+    console = {route.path for route in app.console.routes()}
+    assert {route.path for route in routes_of(built)} - console == set(document(ENDPOINTS)["paths"])
+
+
+def test_every_reference_leads_somewhere() -> None:
+    found = document(ENDPOINTS)
+    names = set(re.findall(r"#/components/schemas/(\w+)", str(found)))
+    assert names <= set(found["components"]["schemas"])
+    assert {"Problem", "QueueView", "Purged"} <= names
+
+
+def test_what_is_open_and_what_needs_a_login() -> None:
+    found = document(ENDPOINTS)
+    assert found["security"]
+    open_ones = {
+        path
+        for path, methods in found["paths"].items()
+        for one in methods.values()
+        if one.get("security") == []
+    }
+    assert open_ones == {"/healthz", "/readyz"}
+
+
+class Links(HTMLParser):
+    """What a page loads or links to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in ("script", "iframe", "img", "form"), tag
+        self.found += [value or "" for name, value in attrs if name in ("href", "src")]
+
+
+def test_a_page_shows_it_and_asks_nobody_else(served: Served) -> None:
+    answer = ask(served.admin, f"{API}/docs")
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    text = answer.body.decode()
+    links = Links(text).found
+    assert links
+    assert all(link.startswith("/") for link in links)
+    assert [ask(served.admin, link).status for link in links] == [200] * len(links)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "script-src" not in policy
+    for one in ENDPOINTS:
+        assert f"<code>{one.method} {one.path}</code>" in text
+
+
+def test_the_page_shows_text_as_text() -> None:
+    described = document(ENDPOINTS)
+    described["info"]["description"] = "<script>`<b>`"
+    assert "&lt;script&gt;<code>&lt;b&gt;</code>" in page(described)
+
+
+def test_whatever_is_asked_it_is_answered_as_described(start: Start) -> None:
+    """Requests that were made of the description: none of them is a fault of the broker, and every answer is of the form that it says."""
+    schemathesis = pytest.importorskip("schemathesis", reason="an extra for development")
+    conformance = importlib.import_module("schemathesis.specs.openapi.checks")
+    checks = [
+        importlib.import_module("schemathesis.checks").not_a_server_error, conformance.status_code_conformance,
+        conformance.content_type_conformance, conformance.response_schema_conformance,
+    ]  # fmt: skip
+    served = start("")
+    with Plain(served.port) as client:
+        client.send("SUBSCRIBE", {"destination": "/queue/0", "id": "1"})
+        client.send("SEND", {"destination": "/topic/0"}, b"x")
+        client.sync()
+        schema = schemathesis.openapi.from_url(f"{served.admin}{API}/openapi.json")
+        for found in schema.get_all_operations():
+            operation = found.ok()
+
+            @given(case=operation.as_strategy())
+            @settings(
+                max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )  # fmt: skip
+            def answered(case: Any) -> None:
+                case.call_and_validate(checks=checks)
+
+            answered()
+    assert ask(served.admin, "/readyz").status == 200
+    assert "internal-fault" not in served.log.read_text()
