@@ -6,6 +6,8 @@
 Waits on a machine that others use say little. How much CPU the loop needs between two looks at the sockets says how long others wait
 at the least, whoever else is there. It runs on asyncio's own loop, since uvloop's turns cannot be looked into; a thread looks at what
 a step is doing that is long already. A collection of the garbage collector counts as part of the step that it comes in.
+
+SIGUSR1 has what was seen so far written to FILE, and all that comes later counts anew (stalls.py).
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import asyncio
 import gc
 import heapq
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -87,6 +91,15 @@ class Steps:
         """What a start takes holds up nobody."""
         self.first = self.number
         self.collections.clear()
+
+    def tell_and_forget(self, path: Path) -> None:
+        """Writes what was seen so far; the file is whole as soon as it is there."""
+        written = path.with_suffix(".new")
+        written.write_text(json.dumps(self.as_json(), indent=1))
+        os.replace(written, path)
+        self.longest, self.turns = [], []
+        self._turn = 0.0  # what writing took is no stall of the broker's
+        self.is_ready()
 
     def turn_begins(self) -> None:
         self._turn, self._turn_wall, self._turn_number = time.thread_time(), time.perf_counter(), self.number
@@ -169,6 +182,7 @@ def main() -> None:
 
     def looked_at(work: Coroutine[Any, Any, None]) -> None:
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Looking())) as runner:
+            runner.get_loop().add_signal_handler(signal.SIGUSR1, steps.tell_and_forget, path)
             runner.run(work)
 
     instead = ModuleType("uvloop")
@@ -179,7 +193,7 @@ def main() -> None:
     try:
         stompbox()
     finally:
-        path.write_text(json.dumps(steps.as_json(), indent=1))
+        steps.tell_and_forget(path)
 
 
 if __name__ == "__main__":

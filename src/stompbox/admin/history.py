@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Mapping
+from heapq import nlargest
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -142,7 +144,11 @@ class History:
             if address.owner:
                 continue
             places[address.name] = address.log.next
-            moved[address.name] = address.log.next - self._next.get(address.name, address.log.next)
+            count = address.log.next - self._next.get(address.name, address.log.next)
+            if count > 0:
+                moved[address.name] = count
+                if len(moved) > 3 * BUSIEST:
+                    moved = self._busiest(moved)
             ready += sum([queue.count for queue in address.anycast.values()])
         self._next = places
         self._choose(moved)
@@ -152,13 +158,16 @@ class History:
         self._all.add(self._of_broker(ready))
         self._until = self.broker.now()
 
+    def _busiest(self, moved: Mapping[str, int]) -> dict[str, int]:
+        """Returns those that may get a place, and those that have one: of ten thousand, only some hundred are looked at again."""
+        stay = {name: moved[name] for name in self._addresses if name in moved}
+        return stay | dict(nlargest(BUSIEST, moved.items(), key=itemgetter(1)))
+
     def _choose(self, moved: Mapping[str, int]) -> None:
         """Each that had a message has a place while there are some; then the busiest."""
         for name, series in self._addresses.items():
             series.recent = series.recent * 0.9 + moved.get(name, 0)
-        for name in sorted(
-            (name for name, count in moved.items() if count > 0), key=lambda name: -moved[name]
-        ):
+        for name in sorted(moved, key=moved.__getitem__, reverse=True):
             if name in self._addresses:
                 continue
             if len(self._addresses) >= BUSIEST:

@@ -105,6 +105,11 @@ class Metrics(Collector):
             *_of_disk(self.broker),
             *_of_pipelines(self.broker),
         ]
+        consumers = transactions = 0
+        async for connection in in_turns(self.broker.turns, list(self.broker.connections)):
+            consumers += len(connection.consumers)
+            transactions += len(connection.transactions)
+        snapshot.single += _of_connections(consumers, transactions)
         snapshot.kinds = Counter({kind.value: 0 for kind in Kind})
         snapshot.left_out = Counter({"addresses": 0, "queues": 0, "groups": 0})
         groups: list[Queue] = []
@@ -207,10 +212,6 @@ def _of_broker(broker: Broker) -> Iterator[Metric]:
     yield _gauge(
         "stompbox_connections_waiting", "Connections that are not read any further", "reason", waiting
     )
-    consumers = sum([len(connection.consumers) for connection in broker.connections])
-    yield GaugeMetricFamily("stompbox_subscriptions", "Subscriptions of all connections", value=consumers)
-    transactions = sum([len(connection.transactions) for connection in broker.connections])
-    yield GaugeMetricFamily("stompbox_transactions", "Open transactions", value=transactions)
     yield _gauge(
         "stompbox_memory_bytes",
         "Memory that is kept for clients and because of them, by kind",
@@ -224,6 +225,11 @@ def _of_broker(broker: Broker) -> Iterator[Metric]:
     yield GaugeMetricFamily("stompbox_addresses", "Addresses", value=len(engine.addresses))
     text = "Addresses and queues that frames of the user made who has most of them, by kind"
     yield _gauge("stompbox_user_made", text, "kind", engine.makers.most)
+
+
+def _of_connections(consumers: int, transactions: int) -> Iterator[Metric]:
+    yield GaugeMetricFamily("stompbox_subscriptions", "Subscriptions of all connections", value=consumers)
+    yield GaugeMetricFamily("stompbox_transactions", "Open transactions", value=transactions)
 
 
 def _of_disk(broker: Broker) -> Iterator[Metric]:

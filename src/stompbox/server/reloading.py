@@ -133,7 +133,9 @@ def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> It
     broker.logins.obey(configuration)
     broker.turns.obey(configuration)
     logging.getLogger().setLevel(configuration.log_level.value.upper())
-    broker.frames.look_again()
+    for connection in list(broker.connections):  # the log's level may have changed
+        broker.frames.look(connection)
+        yield
     yield from revoking(broker)
     yield from configuring.reconfiguring(engine, old, configuration, broker.committer.store.sizes, stays)
     broker.pressure.relieve()
