@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stompbox.admin.history import History
     from stompbox.admin.lag import Lags
     from stompbox.admin.metrics import Metrics
+    from stompbox.config.origins import Loaded
     from stompbox.server.broker import Broker
 
 log = logging.getLogger("stompbox.operators")
@@ -115,7 +116,10 @@ class ApiRequest:
 class Shared:
     """What the requests of one admin interface have in common."""
 
-    def __init__(self, lags: Lags, history: History, metrics: Metrics) -> None:
+    def __init__(
+        self, lags: Lags, history: History, metrics: Metrics, loaded: Callable[[], Loaded | None]
+    ) -> None:
+        self.loaded = loaded  # the configuration that counts, with its origins
         self.lags = lags
         self.history = history
         self.metrics = metrics

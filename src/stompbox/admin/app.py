@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -25,15 +26,20 @@ if TYPE_CHECKING:
 
     from stompbox.admin.history import History
     from stompbox.config import AdminTable
+    from stompbox.config.origins import Loaded
     from stompbox.server.broker import Broker
 
 PAGES: Final = tuple([one.path for one in ENDPOINTS if not one.changes and one.path != API])
 
 
-def build(broker: Broker, table: AdminTable, history: History) -> ASGIApp:
-    """The whole admin interface. What is no endpoint of the table, and no file of the console, is not there."""
+def build(
+    broker: Broker, table: AdminTable, history: History, loaded: Callable[[], Loaded | None] = lambda: None
+) -> ASGIApp:
+    """The whole admin interface; `loaded`: the configuration that counts, with its origins.
+
+    What is no endpoint of the table, and no file of the console, is not there."""
     lags = Lags(broker)
-    shared = Shared(lags, history, Metrics(broker, lags))
+    shared = Shared(lags, history, Metrics(broker, lags), loaded)
     routes = [Route(one.path, Obey(broker, one, shared).answer, methods=[one.method]) for one in ENDPOINTS]
     app = Starlette(
         routes=[*console.routes(), *routes],

@@ -121,8 +121,9 @@ class HttpServer:
 async def serve(listener: AdminListener) -> HttpServer:
     """Serves the admin interface on the listener's sockets, which are accepted from now on."""
     loop = listener.broker.loop
+    app = build(listener.broker, listener.table, listener.history, listener.loaded)
     config = uvicorn.Config(
-        build(listener.broker, listener.table, listener.history), http=HttpProtocol, ws="none", lifespan="off", interface="asgi3",
+        app, http=HttpProtocol, ws="none", lifespan="off", interface="asgi3",
         # what a stranger says that is no HTTP, or asks to upgrade, is nobody's fault here
         log_config=None, log_level="error",
         access_log=False, server_header=False, date_header=False,

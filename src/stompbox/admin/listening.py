@@ -22,6 +22,7 @@ from stompbox.server.transport.keystores import admin_context
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from stompbox.config.origins import Loaded
     from stompbox.server.broker import Broker
 
 log = logging.getLogger("stompbox.admin")
@@ -38,10 +39,13 @@ class Serving(Protocol):
 class AdminListener:
     """The listener of the admin interface, which listens from now on. Raises ConfigError when it cannot."""
 
-    def __init__(self, broker: Broker, table: AdminTable) -> None:
+    def __init__(
+        self, broker: Broker, table: AdminTable, loaded: Callable[[], Loaded | None] = lambda: None
+    ) -> None:
         endpoint = table.endpoint()
         assert endpoint is not None
         self.broker = broker
+        self.loaded = loaded  # the configuration that counts, with its origins
         self.table = table
         self.host = endpoint[0]
         self.context = admin_context(table)

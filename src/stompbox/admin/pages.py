@@ -24,6 +24,8 @@ from stompbox.admin.responses import json
 from stompbox.admin.views import (
     STAY,
     AddressView,
+    ClientSubscription,
+    ClientTransaction,
     ConnectionView,
     GroupView,
     PositionView,
@@ -38,6 +40,8 @@ from stompbox.admin.views import (
     queue_view,
     sink_view,
     status_of,
+    subscription_view,
+    transaction_view,
 )
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.queues.depth import depth_of, sums_of
@@ -59,6 +63,8 @@ def _lag(item: tuple[str, Queue | None]) -> int:
     return 0 if queue is None else behind(queue)
 
 
+CONNECTION: Final = Text("connection", "Only what is of the connection with this id.")
+
 # What lists can be sorted by
 
 BY_ADDRESS: Final[Mapping[str, Field]] = MappingProxyType(
@@ -78,6 +84,12 @@ BY_CONNECTION: Final[Mapping[str, Field]] = MappingProxyType(
     {
         "id": _session, "peer": lambda one: one.peer, "user": lambda one: one.user.name, "client_id": lambda one: one.client_id,
         "since": lambda one: one.since, "subscriptions": lambda one: len(one.consumers), "transactions": lambda one: len(one.transactions),
+    }
+)  # fmt: skip
+BY_SUBSCRIPTION: Final[Mapping[str, Field]] = MappingProxyType(
+    {
+        "connection": lambda item: item[0].session_id, "destination": lambda item: item[2].destination,
+        "delivering": lambda item: item[2].messages_out, "queues": lambda item: len(item[2].bindings),
     }
 )  # fmt: skip
 BY_POSITION: Final[Mapping[str, Field]] = MappingProxyType(
@@ -160,18 +172,56 @@ async def status(asked: ApiRequest) -> object:
     page_of("connections", ConnectionView),
     ON_BROKER,
     *cutting(BY_CONNECTION),
-    Text("connection", "Only the one with this id."),
+    CONNECTION,
 )
 async def connections(asked: ApiRequest) -> Response:
     """Connections, with their subscriptions and what they wait for."""
     asked.require()
-    broker, only = asked.broker, asked.values["connection"]
+    broker = asked.broker
     found = [
         Entry(str(one.session_id), one, f"{one.session_id} {one.peer} {one.user.name} {one.client_id}")
-        for one in sorted(broker.connections, key=_session)
-        if only in (None, str(one.session_id))
+        for one in _connections(asked)
     ]
     return await listed(asked, "connections", found, lambda one: connection_view(broker, one), BY_CONNECTION)
+
+
+@reading(
+    "subscriptions",
+    page_of("subscriptions", ClientSubscription),
+    ON_BROKER,
+    *cutting(BY_SUBSCRIPTION),
+    CONNECTION,
+)
+async def subscriptions(asked: ApiRequest) -> Response:
+    """Subscriptions of all connections, with what they have not acknowledged."""
+    asked.require()
+    found: list[Entry] = []
+    async for one in in_turns(asked.broker.turns, _connections(asked)):
+        for id, consumer in one.consumers.items():
+            key = f"{one.session_id:012} {id}"
+            found.append(
+                Entry(key, (one, id, consumer), f"{one.user.name} {one.client_id} {consumer.destination}")
+            )
+    return await listed(asked, "subscriptions", found, lambda item: subscription_view(*item), BY_SUBSCRIPTION)
+
+
+@reading("transactions", page_of("transactions", ClientTransaction), ON_BROKER, *cutting(), CONNECTION)
+async def transactions(asked: ApiRequest) -> Response:
+    """Transactions that are open, with what they hold."""
+    asked.require()
+    found: list[Entry] = []
+    async for one in in_turns(asked.broker.turns, _connections(asked)):
+        for name, transaction in one.transactions.items():
+            text = f"{one.user.name} {one.client_id} {name}"
+            found.append(Entry(f"{one.session_id:012} {name}", (one, transaction), text))
+    return await listed(asked, "transactions", found, lambda item: transaction_view(*item))
+
+
+def _connections(asked: ApiRequest) -> list[Any]:
+    """The connections that are asked for, the oldest first."""
+    only = asked.values["connection"]
+    found = [one for one in asked.broker.connections if only in (None, str(one.session_id))]
+    return sorted(found, key=_session)
 
 
 @reading("addresses", page_of("addresses", AddressView), SEEN, *cutting(BY_ADDRESS), ADDRESS)

@@ -24,6 +24,8 @@ from stompbox.message import ANYCAST, MULTICAST
 from stompbox.server.ledger import by_kind
 
 if TYPE_CHECKING:
+    from stompbox.broker.queues.consumer import Consumer
+    from stompbox.broker.transactions import Transaction
     from stompbox.server.broker import Broker
     from stompbox.server.session.connection import Connection
 
@@ -175,6 +177,34 @@ class ConnectionView(Struct, frozen=True):
     subscriptions: list[SubscriptionView]
 
 
+class ClientSubscription(Struct, frozen=True):
+    """A subscription of one connection. `queues`: of how many queues it gets messages; `delivering`: messages that it has not
+    acknowledged."""
+
+    connection: int
+    user: str
+    client_id: str
+    id: str
+    destination: str
+    ack: str
+    selector: str | None
+    queues: int
+    delivering: int
+
+
+class ClientTransaction(Struct, frozen=True):
+    """An open transaction of one connection. `sends`: runs of messages, `acks` and `nacks`: answers that it holds; `bytes` of memory."""
+
+    connection: int
+    user: str
+    client_id: str
+    name: str
+    sends: int
+    acks: int
+    nacks: int
+    bytes: int
+
+
 class GroupPosition(Struct, frozen=True):
     address: str
     position: int
@@ -304,6 +334,20 @@ def connection_view(broker: Broker, connection: Connection) -> ConnectionView:
         connection.session_id, connection.peer, connection.user.name, connection.client_id,
         connection.session.version.name if connection.is_entered else "", str(connection.listener), connection.since,
         len(connection.transactions), waits, connection.account.size, by_kind(connection), subscriptions,
+    )  # fmt: skip
+
+
+def subscription_view(connection: Connection, id: str, consumer: Consumer) -> ClientSubscription:
+    return ClientSubscription(
+        connection.session_id, connection.user.name, connection.client_id, id, consumer.destination, consumer.ack.value,
+        consumer.selector.text if consumer.selector else None, len(consumer.bindings), consumer.messages_out,
+    )  # fmt: skip
+
+
+def transaction_view(connection: Connection, transaction: Transaction) -> ClientTransaction:
+    return ClientTransaction(
+        connection.session_id, connection.user.name, connection.client_id, transaction.name, len(transaction.sends),
+        len(transaction.acked), len(transaction.refused), transaction.size,
     )  # fmt: skip
 
 

@@ -6,8 +6,6 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 
@@ -18,6 +16,7 @@ from stompbox.cli.logs import set_up_logging
 from stompbox.cli.parameters import Flag
 from stompbox.config import Configuration, read
 from stompbox.config.checks import is_admin_asked as is_asked
+from stompbox.config.origins import Loaded
 from stompbox.errors import ConfigError, StompboxError
 
 if TYPE_CHECKING:
@@ -87,8 +86,7 @@ def serve(
 
         for warning in verify(loaded):
             logging.getLogger("stompbox").warning("%s", warning)
-        again = partial(_read_again, config, overrides)
-        _run(configuration, again, is_admin_asked=is_asked(loaded), accepts_loss=accept_loss)
+        _run(Readings(config, overrides, loaded), is_admin_asked=is_asked(loaded), accepts_loss=accept_loss)
     except StompboxError as error:
         _leave(error)
 
@@ -101,33 +99,55 @@ def _leave(error: StompboxError) -> NoReturn:
     sys.exit(2 if error.code.startswith("config") else 3 if error.code in DAMAGED else 1)
 
 
-def _read_again(config: Path | None, overrides: dict[str, Any]) -> Configuration:
-    """The configuration, read again at SIGHUP. Raises ConfigError."""
-    from stompbox.server.verifying import verify
+class Readings:
+    """What was read of the configuration: at the start, and with each SIGHUP. The last one may have been refused."""
 
-    loaded = read(config, os.environ, overrides)
-    for warning in verify(loaded):
-        logging.getLogger("stompbox").warning("%s", warning)
-    return loaded.configuration
+    def __init__(self, config: Path | None, overrides: dict[str, Any], first: Loaded) -> None:
+        self.config = config
+        self.overrides = overrides
+        self.first = first
+        self.known = [first]
+        self.broker: Broker | None = None
+
+    def again(self) -> Configuration:
+        """The configuration, read again at SIGHUP. Raises ConfigError."""
+        from stompbox.server.verifying import verify
+
+        loaded = read(self.config, os.environ, self.overrides)
+        for warning in verify(loaded):
+            logging.getLogger("stompbox").warning("%s", warning)
+        counting = self.counting()
+        self.known = [loaded] if counting is None else [counting, loaded]
+        return loaded.configuration
+
+    def counting(self) -> Loaded | None:
+        """What the broker obeys now, with where each key comes from."""
+        obeyed = None if self.broker is None else self.broker.configuration
+        return next((one for one in self.known if one.configuration is obeyed), None)
+
+    def listen(self, broker: Broker) -> AdminListener:
+        """Opens the admin interface. Raises ConfigError when it cannot listen."""
+        from stompbox.admin.listening import AdminListener
+
+        self.broker = broker
+        return AdminListener(broker, self.first.configuration.admin, self.counting)
 
 
 def _run(
-    configuration: Configuration,
-    again: Callable[[], Configuration],
+    readings: Readings,
     *,
     is_admin_asked: bool,
     accepts_loss: bool,
 ) -> None:
+    configuration = readings.first.configuration
     gc.disable()  # until it is ready: nothing that is loaded now is garbage (server/run.py enables it)
     from stompbox.server.run import serve as serve_until_stopped
 
     def attach(broker: Broker) -> AdminListener | None:
         if not configuration.admin.enabled:
             return None
-        from stompbox.admin.listening import AdminListener
-
         try:
-            return AdminListener(broker, configuration.admin)
+            return readings.listen(broker)
         except ConfigError as error:
             # nobody asked for it there: a second broker on one machine is a broker all the same
             if is_admin_asked:
@@ -149,6 +169,6 @@ def _run(
         from asyncio import run
     run(
         serve_until_stopped(
-            configuration, on_ready=announce, attach=attach, read=again, accepts_loss=accepts_loss
+            configuration, on_ready=announce, attach=attach, read=readings.again, accepts_loss=accepts_loss
         )
     )

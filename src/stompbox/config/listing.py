@@ -20,7 +20,7 @@ STARS: Final = "***"
 
 def content_of(configuration: Configuration) -> dict[str, Any]:
     """Tables and keys as in the file, without passwords and without tables that nobody made."""
-    content = _masked(to_builtins(configuration), Configuration)
+    content = masked(to_builtins(configuration), Configuration)
     if configuration.memory:  # the two exclude each other in a file
         del content["data"]
     return content
@@ -31,7 +31,8 @@ def listing(loaded: Loaded) -> str:
     return toml.write(content_of(loaded.configuration), loaded.origins)
 
 
-def _masked(table: dict[str, Any], struct: type[Struct]) -> dict[str, Any]:
+def masked(table: dict[str, Any], struct: type[Struct]) -> dict[str, Any]:
+    """The values of a struct without its passwords."""
     known = fields_of(struct)
     shown: dict[str, Any] = {}
     for name, value in table.items():
@@ -40,7 +41,7 @@ def _masked(table: dict[str, Any], struct: type[Struct]) -> dict[str, Any]:
             continue
         if field.table:
             shown[name] = (
-                [_masked(item, field.table) for item in value] if field.item else _masked(value, field.table)
+                [masked(item, field.table) for item in value] if field.item else masked(value, field.table)
             )
         elif field.kind in ("secret", "password") and value is not None:
             shown[name] = STARS
