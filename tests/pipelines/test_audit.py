@@ -135,7 +135,7 @@ def test_what_sums_say_is_so(spark: Any) -> None:
         )
     places = [(address, 0, 8 if address == "beyond" else None) for address in cases]
     session.createDataFrame(places, "address STRING, position BIGINT, next BIGINT").createOrReplaceTempView(
-        "places"
+        "logs"
     )
     for anywhere in ("false", "true"):
         parts = session.sql(_PARTS.format(anywhere=anywhere)).collect()
@@ -156,7 +156,7 @@ def test_only_what_is_not_good_is_read_again(spark: Any) -> None:
         ("beyond", 0, 0, 2 * PART, ""), ("good", 0, 0, 5, ""),
     ]  # fmt: skip
     columns = "address STRING, position BIGINT, oldest BIGINT, next BIGINT, incarnation STRING"
-    session.createDataFrame(places, columns).createOrReplaceTempView("places")
+    session.createDataFrame(places, columns).createOrReplaceTempView("logs")
     assert {tuple(row) for row in session.sql(_RANGES).collect()} == {
         ("far", 0, PART, "a"), ("far", 1000 * PART, 1001 * PART, "a"), ("trimmed", PART + 5, PART + 9, ""),
     }  # fmt: skip

@@ -80,7 +80,7 @@ def test_of_sockets_whose_peers_end_at_once_some_are_closed_in_the_next_turn() -
     kept = [HalfClosing() for _ in range(MANY)]
     sockets = []
     for wire in kept:
-        sockets.append(Socket(world.broker, world.door))
+        sockets.append(Socket(world.broker, world.acceptor))
         sockets[-1].connection_made(wire)
     world.until_idle()
     world.turn()

@@ -39,7 +39,7 @@ class Process:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trimming, "PERIOD", 0.001)
-    monkeypatch.setattr(trimming, "PATIENCE", 1000.0)
+    monkeypatch.setattr(trimming, "NEXT_LOOK", 1000.0)
 
 
 async def looked(house: House, process: Process, times: int = 3) -> None:

@@ -328,7 +328,7 @@ def test_of_strangers_who_come_at_once_some_wait_and_who_is_logged_in_does_not()
     world = World()
     normal = world.client()
     world.turn()
-    strangers = [Socket(world.broker, world.door) for _ in range(MANY)]
+    strangers = [Socket(world.broker, world.acceptor) for _ in range(MANY)]
     for stranger in strangers:
         stranger.connection_made(Recorded())
         stranger.data_received(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0")
@@ -342,7 +342,7 @@ def test_of_strangers_who_come_at_once_some_wait_and_who_is_logged_in_does_not()
 
 def test_what_comes_in_one_read_behind_the_login_waits_for_its_turn_as_well() -> None:
     world, wire = World(), Recorded()
-    socket = Socket(world.broker, world.door)
+    socket = Socket(world.broker, world.acceptor)
     socket.connection_made(wire)
     sends = b"".join([b"SEND\ndestination:/topic/t.%d\n\n\0" % number for number in range(MANY)])
     socket.data_received(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0" + sends)
@@ -356,7 +356,7 @@ def test_what_comes_in_one_read_behind_the_login_waits_for_its_turn_as_well() ->
 def test_a_stranger_who_says_too_much_is_told_so_however_many_turns_it_takes() -> None:
     world, wire = World("?maxFrameSizeBeforeLogin=2000"), Recorded()
     normal = world.client()
-    socket = Socket(world.broker, world.door)
+    socket = Socket(world.broker, world.acceptor)
     socket.connection_made(wire)
     socket.data_received(b"\n" * 60_000)
     world.until_idle()

@@ -128,7 +128,7 @@ class World:
         budget = self.settings.max_turn_time / 1000
         self.broker.turns = Turns(self.broker, self.settings, Clock(budget / LOOKS))
         self.broker.faults.on_stop = lambda: None
-        self.door = Acceptor(self.broker, listener.parse())
+        self.acceptor = Acceptor(self.broker, listener.parse())
 
     def client(self, version: str = "1.1", headers: Mapping[str, str] | None = None) -> Client:
         """`headers`: more of its CONNECT."""
@@ -169,7 +169,7 @@ class Client(calls.Client):
         self.world = world
         self.version = VERSIONS[version]
         self.wire = Recorded()
-        self.socket = Socket(world.broker, world.door)
+        self.socket = Socket(world.broker, world.acceptor)
         self.decoder = Decoder(SERVER_COMMANDS)
         self.seen = 0
         self.frames: list[Frame] = []

@@ -19,7 +19,7 @@ from stompbox.spark.offsets import (
     between,
     dealt,
     losses,
-    place,
+    number_of,
     starts,
 )
 
@@ -85,7 +85,7 @@ def test_what_a_new_address_began_with_is_no_loss() -> None:
     assert second == {"a": 6, "b": 150}
     assert between(first, second) == [OffsetRange("b", 100, 150)]
     assert losses(first, {"a": Extent(0, 6), "b": Extent(120, 150)}) != [], "gone between the two"
-    assert (place(~100), place(100), place(0)) == (100, 100, 0)
+    assert (number_of(~100), number_of(100), number_of(0)) == (100, 100, 0)
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_an_abort_without_broker_does_not_hide_the_reason(
     message = stream(fake).write(rows(b"a"))
     fake.close()
     stream(fake, reconnectTimeout="0").abort([message], 5)
-    assert "stagings of an aborted write were not dropped: no broker at" in caplog.text
+    assert "what an aborted write has staged was not dropped: no broker at" in caplog.text
 
 
 def test_a_stream_that_does_not_know_its_batch(fake: FakeBroker, task: type[Task]) -> None:

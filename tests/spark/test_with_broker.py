@@ -27,7 +27,7 @@ from stompbox.spark import reading
 from stompbox.spark.bounds import EARLIEST
 from stompbox.spark.datasource import StompSource
 from stompbox.spark.link import Answer, forget, leased
-from stompbox.spark.offsets import OffsetRange, place
+from stompbox.spark.offsets import OffsetRange, number_of
 from stompbox.spark.options import Given, Target, source_options, target_of
 from stompbox.spark.reading import View, batches
 from stompbox.spark.requests import Fetched, describe, fetched, open_group
@@ -180,7 +180,7 @@ def test_another_log_that_is_longer_than_the_checkpoint(
     assert offsets(spark, tmp_path) == sorted([*range(15), *range(40)])
 
 
-def places(spark: Any, folder: Path) -> list[tuple[str, int]]:
+def numbers_of(spark: Any, folder: Path) -> list[tuple[str, int]]:
     return sorted(
         (row.address, row.offset)
         for row in spark.read.parquet(str(folder / "table")).select("address", "offset").collect()
@@ -208,7 +208,7 @@ def test_an_address_that_was_deleted_ends_no_query_for_good(
     archived(spark, tmp_path, url, "/queue/gone.#", failOnDataLoss="false", **given)
     send(url, "/queue/gone.b", range(8, 10))
     archived(spark, tmp_path, url, "/queue/gone.#", **given)
-    assert places(spark, tmp_path) == [
+    assert numbers_of(spark, tmp_path) == [
         *(("gone.a", at) for at in range(5)),
         *(("gone.b", at) for at in range(10)),
     ]
@@ -231,7 +231,7 @@ def test_a_queue_that_went_when_all_was_read_is_no_loss(spark: Any, serve: Serve
             assert time.monotonic() < deadline, "it does not go"
     send(url, "/queue/went.b", range(5, 7))
     archived(spark, tmp_path, url, "/queue/went.#")
-    assert places(spark, tmp_path) == [
+    assert numbers_of(spark, tmp_path) == [
         *(("went.a", at) for at in range(5)),
         *(("went.b", at) for at in range(7)),
     ]
@@ -483,7 +483,7 @@ def test_a_group_begins_by_the_time_of_each_address(url: str) -> None:
         found = (
             StompSource(options).streamReader(StructType([StructField("offset", LongType())])).initialOffset()
         )
-        return {address: place(offset) for address, offset in found.items()}
+        return {address: number_of(offset) for address, offset in found.items()}
 
     for name in ("a", "b"):
         send(url, f"/queue/times.{name}", range(3))

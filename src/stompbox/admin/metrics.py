@@ -204,7 +204,7 @@ def _of_broker(broker: Broker) -> Iterator[Metric]:
         "stompbox_start_time_seconds", "When the broker started, since 1970", value=broker.started / 1000
     )
     yield GaugeMetricFamily("stompbox_ready", "1: /readyz says ready", value=not reasons(broker))
-    of_listener = {str(door.listener): 0 for door in broker.acceptors}
+    of_listener = {str(acceptor.listener): 0 for acceptor in broker.acceptors}
     of_listener |= broker.of_listener
     yield _gauge("stompbox_connections", "Connections, by listener", "listener", of_listener)
     waiting = Counter(dict.fromkeys(WAITING, 0))

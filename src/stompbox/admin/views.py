@@ -242,7 +242,7 @@ def status_of(broker: Broker) -> Status:
     space = os.statvfs(broker.disk.folder) if broker.disk.folder is not None else None
     return Status(
         __version__, os.getpid(), engine.epoch, broker.started, broker.now() - broker.started, engine.is_durable, not why, why,
-        [str(door.listener) for door in broker.acceptors],
+        [str(acceptor.listener) for acceptor in broker.acceptors],
         len(connections), len(broker.pressure.waiting), len(engine.addresses), len(engine.queues),
         dict(sorted(engine.counters.items())), dict(sorted(broker.errors.items())),
         broker.committer.applied, broker.committer.failed, engine.unsaved,

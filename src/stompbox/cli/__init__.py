@@ -99,8 +99,8 @@ app = App(
     version=lambda: version(is_verbose="--verbose" in sys.argv),
     help="A fast STOMP message broker, its client and its Spark pipeline.",
 )
-for _group, _name, _place, _help in _COMMANDS:
-    app.command(f"stompbox.cli.{_place}", name=_name, group=_group, help=_help)
+for _group, _name, _target, _help in _COMMANDS:
+    app.command(f"stompbox.cli.{_target}", name=_name, group=_group, help=_help)
 
 
 def main() -> None:

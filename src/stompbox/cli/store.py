@@ -40,7 +40,7 @@ def check(*, data: Data = None, config: ConfigFile = None, as_json: AsJson = Fal
     Exit status 0: nothing is wrong, 1: something is, 2: there is no store, or it cannot be read.
     """
     from stompbox.store.check import damage, identities, size
-    from stompbox.store.inspection import looking
+    from stompbox.store.inspection import inspecting
     from stompbox.store.journaled import journal_damage
 
     with _ending("check"):
@@ -50,7 +50,7 @@ def check(*, data: Data = None, config: ConfigFile = None, as_json: AsJson = Fal
                 _refusals(folder)
             )
         try:
-            with looking(folder) as connection:
+            with inspecting(folder) as connection:
                 found, logs = size(connection), identities(connection, folder)
         except StoreError:
             found, logs = None, []  # it is among the problems why
@@ -158,11 +158,11 @@ def _refusals(folder: Path) -> Iterator[str]:
     from stompbox.broker.engine import Engine
     from stompbox.broker.recovery import recover
     from stompbox.config.settings import AddressSettings, AddressSettingsTable
-    from stompbox.store.inspection import looking
+    from stompbox.store.inspection import inspecting
     from stompbox.store.journaled import hide_journal
     from stompbox.store.rows import Rows
 
-    with looking(folder) as connection:
+    with inspecting(folder) as connection:
         found = Rows(connection, folder).recovered()
     found.entries.pop(("broker", "epoch"), None)
     hide_journal(found)

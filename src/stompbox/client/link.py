@@ -204,7 +204,7 @@ class Link:
                         await self._changed.wait()
         except TimeoutError:
             raise ConnectionLost(
-                "reconnecting", f"no connection to {self._places()} came back within {limit:g} s"
+                "reconnecting", f"no connection to {self._urls()} came back within {limit:g} s"
             ) from None
         return connection
 
@@ -223,7 +223,7 @@ class Link:
             raise ConnectionLost(error.code, error.message) from error
         return None
 
-    def _places(self) -> str:
+    def _urls(self) -> str:
         return " or ".join(str(target) for target in self.targets)
 
     async def _open(self, target: Target) -> BrokerConnection:
@@ -241,7 +241,7 @@ class Link:
         )
 
     async def _dial(self, policy: Reconnect | None) -> BrokerConnection:
-        """Round after round over all URLs, until one accepts us or the policy's patience ends."""
+        """Round after round over all URLs, until one accepts us or the policy gives up."""
         while True:
             error: StompboxError | None = None
             for target in self.targets:
@@ -257,7 +257,7 @@ class Link:
             if policy is None:
                 raise error
             if policy.attempts is not None and self._failures >= policy.attempts:
-                text = f"gave up after {self._failures} rounds over {self._places()}; the last error: {error.message}"
+                text = f"gave up after {self._failures} rounds over {self._urls()}; the last error: {error.message}"
                 raise ConnectionLost("reconnect-failed", text) from error
             await asyncio.sleep(policy.delay(self._failures, random.random()))
 
@@ -369,4 +369,4 @@ class Link:
             self.connection.protocol.give_up(number)
 
     def __repr__(self) -> str:
-        return f"<Link {self.state.name} {self._places()} subscriptions={len(self.subscriptions)} backlog={len(self.backlog)}>"
+        return f"<Link {self.state.name} {self._urls()} subscriptions={len(self.subscriptions)} backlog={len(self.backlog)}>"

@@ -41,7 +41,7 @@ class Reconnect:
                     made shorter or longer by up to the share `jitter`, so that a thousand clients do not come at once
     `resend`        True: confirmed sends whose receipt had not come are sent again (at least once: the broker may have
                     stored them already). False: they are reported as ConnectionLost to whoever sent them
-    `initial`       True: the first connection is tried as patiently as a lost one; False: one round, then the error
+    `initial`       True: the first connection is tried as long as a lost one; False: one round, then the error
     """
 
     attempts: int | None = 30

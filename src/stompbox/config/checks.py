@@ -123,8 +123,8 @@ def check_names(loaded: Loaded) -> None:
     hosts = configuration.virtual_hosts
     _refuse_twice(loaded, ("user",), "name", [user.name for user in configuration.users])
     _refuse_twice(loaded, ("virtual-host",), "name", [host.name for host in hosts])
-    places = _places(configuration)
-    _refuse_twice(loaded, ("listener",), "url", places)
+    endpoints = _endpoints(configuration)
+    _refuse_twice(loaded, ("listener",), "url", endpoints)
     endpoint = configuration.admin.endpoint()
     if endpoint:
         where = ": ".join([loaded.where(("admin",)), "admin"]).removeprefix("default: ")
@@ -139,7 +139,7 @@ def check_names(loaded: Loaded) -> None:
             loaded.refuse(
                 ("admin", "key-store-path"), "HTTPS goes with host:port: nobody reads along at a file"
             )
-    if endpoint and joined(*endpoint) in places and is_admin_asked(loaded):
+    if endpoint and joined(*endpoint) in endpoints and is_admin_asked(loaded):
         loaded.refuse(("admin", "listen"), f"a listener has {joined(*endpoint)} already", "config-conflict")
     if configuration.max_failed_login_delay < configuration.failed_login_delay:
         loaded.refuse(
@@ -177,14 +177,14 @@ def _check_hashes(loaded: Loaded) -> None:
             loaded.refuse(("user", index, "password"), problem, "config-conflict")
 
 
-def _places(configuration: Configuration) -> list[str]:
+def _endpoints(configuration: Configuration) -> list[str]:
     """host:port of each listener, or its file; those with port 0 never meet."""
-    places = []
+    endpoints = []
     for index, table in enumerate(configuration.listeners):
         listener = table.parse()
         is_fixed = listener.port or listener.is_unix
-        places.append(joined(listener.host, listener.port) if is_fixed else f"any free port, {index}")
-    return places
+        endpoints.append(joined(listener.host, listener.port) if is_fixed else f"any free port, {index}")
+    return endpoints
 
 
 def _check_addresses(loaded: Loaded, path: Path, tables: Configuration | VirtualHostTable) -> None:

@@ -31,8 +31,8 @@ class Origins(Struct, frozen=True, kw_only=True):
     def refuse(self, path: Path, problem: str, code: str = "config-value") -> NoReturn:
         """Raises the ConfigError that says where a key stands and what is wrong with it."""
         where = self.where(path)
-        places = [] if where == "default" else [where]
-        raise ConfigError(code, ": ".join([*places, *([spelled(path)] if path else []), problem]))
+        before = [] if where == "default" else [where]
+        raise ConfigError(code, ": ".join([*before, *([spelled(path)] if path else []), problem]))
 
 
 class Loaded(Origins, frozen=True, kw_only=True):

@@ -60,7 +60,7 @@ _PARTS: Final = f"""
               FROM (SELECT address, offset, xxhash64(offset, body) AS sum, true AS kept FROM archived
                     UNION ALL SELECT address, offset, xxhash64(offset, body), false FROM stored)
               GROUP BY address, part)) s
-  LEFT JOIN places p ON p.address = s.address
+  LEFT JOIN logs p ON p.address = s.address
 """
 """A part is good where the table has each offset once, and the broker the same bodies or none of them any more. `anywhere`: offsets may be
 left out, and the broker must have the same ones."""
@@ -75,13 +75,13 @@ _COMPARED: Final = f"""
         FULL OUTER JOIN (SELECT address, offset, xxhash64(body) AS sum
                          FROM again LEFT SEMI JOIN bad ON bad.address = again.address AND bad.part = offset DIV {PART}) s
         ON t.address = s.address AND t.offset = s.offset) c
-  LEFT JOIN places p ON p.address = c.address
+  LEFT JOIN logs p ON p.address = c.address
   UNION ALL
   SELECT address, first, last, 1, NULL, NULL, NULL, stored, copies, stored, NULL, NULL FROM parts WHERE is_good
 """
 _RANGES: Final = f"""
   SELECT b.address, greatest(b.part * {PART}, p.oldest) AS start, least((b.part + 1) * {PART}, p.next) AS stop, p.incarnation
-  FROM bad b JOIN places p ON b.address = p.address AND p.next IS NOT NULL
+  FROM bad b JOIN logs p ON b.address = p.address AND p.next IS NOT NULL
   WHERE greatest(b.part * {PART}, p.oldest) < least((b.part + 1) * {PART}, p.next)
 """
 _DIFFERENCES: Final = {
@@ -131,7 +131,7 @@ def _audited(session: Any, plan: Plan, step: AuditTable, archive: ArchiveTable, 
     )
     extents = _extents(plan, archive)
     views = _Views(session, plan, archive, kept, extents)
-    views.places(done)
+    views.logs(done)
     compared = views.compared()
     cached = [compared]  # each is asked several times, and each time would read everything
     kinds = {kind: text for kind, text in _DIFFERENCES.items() if kind != "gap" or not archive.selector}
@@ -182,13 +182,13 @@ class _Views:
             options["selector"] = self._archive.selector
         return self.session.read.format("stomp").options(**options).schema(columns).load()
 
-    def places(self, done: dict[str, int]) -> None:
+    def logs(self, done: dict[str, int]) -> None:
         """Per address how far the archive has come, where the log begins and ends, and which one it is."""
         rows = [
             (name, done.get(name, 0), *_extent(self._extents.get(name))) for name in {*done, *self._extents}
         ]
         columns = "address STRING, position BIGINT, oldest BIGINT, next BIGINT, incarnation STRING"
-        self.session.createDataFrame(rows, columns).createOrReplaceTempView("places")
+        self.session.createDataFrame(rows, columns).createOrReplaceTempView("logs")
 
     def compared(self) -> Any:
         """Each part in which all is well is a row, and each offset of the others, which are read again."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from stompbox.errors import LocalError
 from stompbox.pipelines import disk
-from stompbox.spark.offsets import Offset, place
+from stompbox.spark.offsets import Offset, number_of
 
 OWNER: Final = "pipeline"  # in a step's folder: the name of the pipeline whose step it is
 
@@ -60,7 +60,7 @@ def positions(checkpoint: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for offsets in _sources(checkpoint / "offsets" / str(done)):
         for address, offset in offsets.items():
-            found[address] = min(place(offset), found.get(address, place(offset)))
+            found[address] = min(number_of(offset), found.get(address, number_of(offset)))
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from stompbox.spark.offsets import place
+from stompbox.spark.offsets import number_of
 
 MOST_LAGS: Final = 10  # addresses of one batch whose lag is told: a wildcard may have thousands
 
@@ -124,5 +124,5 @@ def _lags(source: Any) -> dict[str, int]:
         return {}
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return {}
-    lags = {address: place(offset) - place(end.get(address, 0)) for address, offset in latest.items()}
+    lags = {address: number_of(offset) - number_of(end.get(address, 0)) for address, offset in latest.items()}
     return {address: lag for address, lag in lags.items() if lag > 0}

@@ -32,7 +32,7 @@ DISAGREES = frozenset(("log-exists", "no-such-log", "store-closed"))
 T = TypeVar("T")
 Done = Callable[[Commit, StoreError | None], None]
 Failed = Callable[[str, BaseException], None]
-Pick = Callable[[StoredChunk], StoredChunk]
+Selection = Callable[[StoredChunk], StoredChunk]
 
 
 class Committer:
@@ -91,20 +91,27 @@ class Committer:
         return await self.loop.run_in_executor(self._readers, self.store.sizes, starts, starts)
 
     async def fetch(
-        self, log_id: int, start: int, stop: int, max_bytes: int, most: int, *, pick: Pick | None = None
+        self,
+        log_id: int,
+        start: int,
+        stop: int,
+        max_bytes: int,
+        most: int,
+        *,
+        select: Selection | None = None,
     ) -> list[StoredChunk]:
         """Reads chunks as `read` does, for somebody who has no store: large bodies are in place. Raises Refused when a chunk has more than
         `most` bytes.
 
-        `pick` leaves messages out, in a thread of its own: others who read wait for the disk alone.
+        `select` leaves messages out, in a thread of its own: others who read wait for the disk alone.
         """
-        if pick is None:
+        if select is None:
             return await self.loop.run_in_executor(
                 self._readers, self._fetch, log_id, start, stop, max_bytes, most
             )
         chunks = await self.read(log_id, start, stop, max_bytes)
-        picked = await self.loop.run_in_executor(None, lambda: list(map(pick, chunks)))
-        return await self.loop.run_in_executor(self._readers, self._whole, picked, max_bytes, most)
+        selected = await self.loop.run_in_executor(None, lambda: list(map(select, chunks)))
+        return await self.loop.run_in_executor(self._readers, self._whole, selected, max_bytes, most)
 
     def _fetch(self, log_id: int, start: int, stop: int, max_bytes: int, most: int) -> list[StoredChunk]:
         return self._whole(self.store.read(log_id, start, stop, max_bytes), max_bytes, most)

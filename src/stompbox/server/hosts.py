@@ -20,7 +20,7 @@ class Hosts:
         self.by_name = {table.name: table for table in tables}
         self.default = next((table for table in tables if table.default), None)
 
-    def pick(self, name: str | None) -> VirtualHostTable | None:
+    def find(self, name: str | None) -> VirtualHostTable | None:
         """The host that a CONNECT names; None where there are none. Raises IllegalFrame for one that is not there."""
         if not self.by_name:
             return None

@@ -99,8 +99,8 @@ def _read(broker: Broker, read: Read) -> Configuration:
     except ConfigError as error:
         text = f"the listeners stay as they were, and so does all else: {error.message} ({error.code})"
         raise ConfigError(error.code, text) from None
-    for door, listener, context in changes:
-        door.change(listener, context)
+    for acceptor, listener, context in changes:
+        acceptor.change(listener, context)
     return found
 
 
@@ -149,4 +149,6 @@ def _prepared(
     for listener in configuration.listening():
         found.setdefault(str(listener), deque()).append(listener)
     # of several with one name, which port 0 alone allows, the file's first is the one that was opened first
-    return [(door, *door.prepare(found[door.configured].popleft())) for door in broker.acceptors]
+    return [
+        (acceptor, *acceptor.prepare(found[acceptor.configured].popleft())) for acceptor in broker.acceptors
+    ]

@@ -53,7 +53,7 @@ def revoking(broker: Core) -> Iterator[None]:
 
 
 def _require_host(connection: ClientConnection) -> None:
-    host = connection.broker.hosts.pick(connection.host)
+    host = connection.broker.hosts.find(connection.host)
     if admit(host, connection.user) != connection.names.space:
         raise Refused(
             "host-not-permitted",

@@ -27,8 +27,8 @@ LOOK: Final = 0.02  # s between two looks at who is done
 async def drain(broker: Core, hurry: asyncio.Event) -> None:
     """Waits until all clients have finished, the time is up, or somebody is in a hurry. Those who have not are left to `Broker.stop`."""
     broker.drain()
-    for door in broker.acceptors:
-        for stranger in list(door.admission.strangers):
+    for acceptor in broker.acceptors:
+        for stranger in list(acceptor.admission.strangers):
             stranger.dismiss(refusal())
     timeout = broker.configuration.graceful_shutdown_timeout / 1000
     deadline = broker.loop.time() + timeout

@@ -3,7 +3,7 @@
 What Python frees stays with the C library, which gives back by itself only what lies at the very end of its heap. So the process would
 stay as large as it was in its worst hour, for other processes of the machine as well. Every PERIOD it is looked whether the process has
 become larger than what it keeps (ledger.py) explains; if so the C library is told to give back what is free, in a thread: it takes some
-ms for each 100 MB. Where that has not helped, something is kept that nobody counts, and the next look is PATIENCE later.
+ms for each 100 MB. Where that has not helped, something is kept that nobody counts, and the next look is NEXT_LOOK later.
 
 Only where the system says how large a process is (/proc) and the C library can do it (glibc: malloc_trim).
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox")
 
 PERIOD: Final = 2.0  # seconds
-PATIENCE: Final = 6.0
+NEXT_LOOK: Final = 6.0
 LEAST: Final = 4 << 20  # octets for which it is worth while
 CONNECTION: Final = 10 << 10  # octets that an idle connection takes at the most
 _STATM: Final = Path("/proc/self/statm")
@@ -57,7 +57,7 @@ class Trimming:
         after = self._unexplained()
         log.debug("%d octets of memory went back to the system", max(0, before - after))
         if after > self._least + LEAST:
-            await asyncio.sleep(PATIENCE)
+            await asyncio.sleep(NEXT_LOOK)
         self._running = None
 
     def stop(self) -> None:

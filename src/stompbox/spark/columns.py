@@ -95,7 +95,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Messages picked from runs: one entry per row."""
+    """Messages chosen from runs: one entry per row."""
 
     run: Integers
     index: Integers  # in its run

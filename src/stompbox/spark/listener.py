@@ -23,7 +23,7 @@ from typing import Any, Final
 from msgspec import to_builtins
 from pyspark.sql.streaming import StreamingQueryListener
 
-from stompbox.spark.offsets import between, place
+from stompbox.spark.offsets import between, number_of
 from stompbox.spark.options import Given, Target, target_of
 from stompbox.spark.telling import MOST_TEXT, Said, Teller
 
@@ -187,7 +187,7 @@ def progress_of(progress: Any, sources: list[Any]) -> QueryProgress:
     for source in sources:
         end, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
         for address, offset in latest.items():
-            lags[address] = max(lags.get(address, 0), place(offset) - place(end.get(address, 0)))
+            lags[address] = max(lags.get(address, 0), number_of(offset) - number_of(end.get(address, 0)))
     counted = progress.observedMetrics.get(OBSERVED)
     known = counted.asDict() if counted is not None else {}
     return QueryProgress(

@@ -70,12 +70,12 @@ class Loss:
     count: int
 
 
-def place(offset: Offset) -> int:
+def number_of(offset: Offset) -> int:
     """The offset that is meant, of one in a checkpoint."""
-    return _place(_parts(offset)[0])
+    return _number_of(_parts(offset)[0])
 
 
-def _place(offset: int) -> int:
+def _number_of(offset: int) -> int:
     return offset if offset >= 0 else ~offset
 
 
@@ -89,11 +89,11 @@ def _parts(offset: Offset) -> tuple[int, str, int]:
 
 def position(offset: Offset) -> Position:
     next, id, _ = _parts(offset)
-    return Position(_place(next), id)
+    return Position(_number_of(next), id)
 
 
-def places(offsets: Offsets) -> dict[str, int]:
-    return {address: place(offset) for address, offset in offsets.items()}
+def numbers_of(offsets: Offsets) -> dict[str, int]:
+    return {address: number_of(offset) for address, offset in offsets.items()}
 
 
 def ordered(offsets: Offsets) -> dict[str, Offset]:
@@ -104,7 +104,7 @@ def told(extent: Extent, offset: int, begin: int = -1) -> Offset:
     """An offset (or ~first) in this log, as a checkpoint has it."""
     if not extent.incarnations.entries:
         return offset
-    return [offset, extent.incarnations.of(_place(offset)), *([begin] if begin >= 0 else [])]
+    return [offset, extent.incarnations.of(_number_of(offset)), *([begin] if begin >= 0 else [])]
 
 
 def starts(offsets: Mapping[str, int], extents: Mapping[str, Extent]) -> dict[str, Offset]:
@@ -249,7 +249,7 @@ def between(start: Offsets, end: Offsets) -> list[OffsetRange]:
         if before == value and address in start:
             continue
         if begin < 0:
-            begin = place(before)
+            begin = number_of(before)
             if begin > stop >= 0 and not id:
                 begin = 0
         if stop > begin:

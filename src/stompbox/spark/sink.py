@@ -125,14 +125,14 @@ def _publish(options: SinkOptions, messages: Sequence[Staged | None], batch: int
 
 
 def _discard(options: SinkOptions, messages: Sequence[Staged | None]) -> None:
-    places = {(message.staging.sink, message.staging.batch) for message in messages if message is not None}
+    batches = {(message.staging.sink, message.staging.batch) for message in messages if message is not None}
     try:
         with leased(options.target) as link:
-            for sink, batch in places:
+            for sink, batch in batches:
                 discard(link, sink, batch)
     except StompboxError as fault:
-        # the broker drops stagings by itself in the end; the reason of the abort is what the user should see
-        _log.warning("stagings of an aborted write were not dropped: %s", fault)
+        # the broker drops what is staged by itself in the end; the reason of the abort is what the user should see
+        _log.warning("what an aborted write has staged was not dropped: %s", fault)
 
 
 class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]

@@ -39,8 +39,8 @@ from stompbox.spark.offsets import (
     between,
     dealt,
     losses,
-    place,
-    places,
+    number_of,
+    numbers_of,
     position,
     starts,
     told,
@@ -254,11 +254,11 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
     @plain
     def partitions(self, start: Offsets, end: Offsets) -> list[Ranges]:
         for address, offset in start.items():
-            if place(end.get(address, offset)) < place(offset) and position(offset).incarnation == "":
+            if number_of(end.get(address, offset)) < number_of(offset) and position(offset).incarnation == "":
                 self._report(
                     Loss(
                         address,
-                        f"the log of {address!r} was made anew and is shorter than offset {place(offset)}",
+                        f"the log of {address!r} was made anew and is shorter than offset {number_of(offset)}",
                         -1,
                     )
                 )
@@ -285,7 +285,7 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
                     {address: position(offset) for address, offset in start.items()},
                 )
             self._acknowledge(link, start)
-            sizes_from = places(start) if options.max_bytes else None
+            sizes_from = numbers_of(start) if options.max_bytes else None
             extents = describe(
                 link, options.destination, create=self._latest is None, sizes_from=sizes_from
             ).extents
@@ -295,7 +295,9 @@ class StompStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
     def _sized(self, start: Offsets, extents: Mapping[str, Extent]) -> dict[str, Extent]:
         """The logs with how many messages and bytes wait in them."""
         with links.leased(self._options.target) as link:
-            found = describe(link, self._options.destination, create=False, sizes_from=places(start)).extents
+            found = describe(
+                link, self._options.destination, create=False, sizes_from=numbers_of(start)
+            ).extents
         none = Extent(0, 0)  # it is gone since: the next look says so
         sizes = {address: found.get(address, none) for address in extents}
         return {

@@ -31,7 +31,7 @@ from stompbox.store.folder import (
     store_error,
     sync_folder,
 )
-from stompbox.store.inspection import database_of, looking
+from stompbox.store.inspection import database_of, inspecting
 from stompbox.store.journal import content
 from stompbox.store.journaled import complete
 from stompbox.store.sqlite import SqliteStore
@@ -54,7 +54,7 @@ def copy(
     """Copies the store of folder `source`, which a broker may be writing to, as of now. Returns the size of the file.
 
     `target` is a folder that is not there or empty. `copied` is called with (pages copied, pages in all), `checked` with (chunks
-    checked, chunks in all). What is left of a copy that failed is removed. Raises StoreError: as `looking` for the source,
+    checked, chunks in all). What is left of a copy that failed is removed. Raises StoreError: as `inspecting` for the source,
     `folder-not-empty`, `data-corrupt` when the source is damaged, `disk-full`, `io-error`, `data-not-writable` for the target.
     """
     database_of(source)
@@ -121,7 +121,7 @@ def _read_journal(source: Path) -> bytes:
 
 
 def _copy_pages(source: Path, file: Path, copied: Progress | None) -> None:
-    with looking(source) as connection:
+    with inspecting(source) as connection:
         # from here on it is one view: a commit does not begin it anew
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         make_file(file)

@@ -19,7 +19,7 @@ from stompbox.errors import StoreError
 from stompbox.incarnations import INCARNATIONS, UNTOLD, Incarnations, incarnations_of
 from stompbox.store import chunks, schema, watermark
 from stompbox.store.folder import DATABASE
-from stompbox.store.inspection import looking
+from stompbox.store.inspection import inspecting
 from stompbox.store.losses import Losses
 from stompbox.store.parts import damaged_bodies
 from stompbox.store.rows import Rows
@@ -185,13 +185,13 @@ def damage(path: Path, progress: Callable[[int, int], None] | None = None) -> It
     file = path / DATABASE
     # before the database: what is confirmed meanwhile is in there by then
     confirmed = watermark.read(path).transactions
-    with looking(path) as connection:
+    with inspecting(path) as connection:
         yield from _length(connection, file)
         yield from (f"{file}: {problem}" for problem in _pages(connection, ""))
         with suppress(StoreError):  # its row is among those that are looked at next
             yield from list(_state_damage(connection, file, confirmed))
         yield from _rows(connection, file)
-        yield from _places(connection, file)
+        yield from _ranges(connection, file)
         yield from _blobs(connection, file, progress)
         yield from _bodies(connection, file)
 
@@ -226,7 +226,7 @@ def _rows(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
             yield error.message
 
 
-def _places(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
+def _ranges(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
     """Cursors and chunks of logs that are not there, chunks that overlap."""
     known = {log for (log,) in connection.execute("SELECT id FROM log")}
     for cursor, log in connection.execute("SELECT id, log FROM cursor"):

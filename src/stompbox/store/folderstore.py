@@ -30,24 +30,24 @@ class FolderStore:
         self.path = path
         self._losses = losses or Losses()
         self._turn = RLock()
-        self._stranded: ReadOnlyStore | None = None
-        self._lock = -1  # of the folder, while stranded
+        self._readonly: ReadOnlyStore | None = None
+        self._lock = -1  # of the folder, while only read
         try:
             self._store: Store | None = JournaledStore(SqliteStore(path, losses=self._losses))
         except StoreError as error:
             if error.code not in REFUSALS:
                 raise
             self._store = None
-            self._strand(error)
+            self._open_readonly(error)
 
-    def _strand(self, refusal: StoreError) -> None:
+    def _open_readonly(self, refusal: StoreError) -> None:
         """Reads from a folder that cannot be opened for writing; `refusal` says why."""
         try:
             self._lock = lock_folder(self.path)
         except StoreError:
             raise refusal from None
         try:
-            self._stranded = ReadOnlyStore(self.path)
+            self._readonly = ReadOnlyStore(self.path)
         except StoreError as error:
             os.close(self._lock)
             raise (error if error.code in ("data-corrupt", "data-missing") else refusal) from error
@@ -58,14 +58,14 @@ class FolderStore:
         if self._store is not None:
             return self._store
         self._refuse_closed()
-        if self._stranded is not None:
-            self._stranded.close()
-            self._stranded = None
+        if self._readonly is not None:
+            self._readonly.close()
+            self._readonly = None
         try:
             self._store = JournaledStore(SqliteStore(self.path, lock=os.dup(self._lock), losses=self._losses))
         except StoreError as error:
             # anew: some of the journal may be in the database by now
-            self._stranded = ReadOnlyStore(self.path)
+            self._readonly = ReadOnlyStore(self.path)
             raise StoreError(error.code, error.message) from error
         os.close(self._lock)
         self._lock = -1
@@ -75,10 +75,10 @@ class FolderStore:
         if self._store is not None:
             return asked(self._store)
         with self._turn:
-            if self._store is None and self._stranded is None:  # it could not even be read the last time
+            if self._store is None and self._readonly is None:  # it could not even be read the last time
                 self._refuse_closed()
-                self._stranded = ReadOnlyStore(self.path)
-            found: Store | ReadOnlyStore | None = self._store or self._stranded
+                self._readonly = ReadOnlyStore(self.path)
+            found: Store | ReadOnlyStore | None = self._store or self._readonly
             assert found is not None
             return asked(found)
 
@@ -122,12 +122,12 @@ class FolderStore:
         with self._turn:
             if self._store is not None:
                 self._store.close()
-            if self._stranded is not None:
-                self._stranded.close()
-                self._stranded = None
+            if self._readonly is not None:
+                self._readonly.close()
+                self._readonly = None
             if self._lock >= 0:
                 os.close(self._lock)
                 self._lock = -1
 
     def __repr__(self) -> str:
-        return f"<FolderStore {self._store or self._stranded!r}>"
+        return f"<FolderStore {self._store or self._readonly!r}>"

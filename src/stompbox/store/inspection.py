@@ -43,7 +43,7 @@ def _connect(file: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def looking(path: Path) -> Iterator[sqlite3.Connection]:
+def inspecting(path: Path) -> Iterator[sqlite3.Connection]:
     """One view of the store in folder `path`, whatever a broker writes meanwhile.
 
     Raises StoreError: `data-not-found`, `data-not-writable`, `data-corrupt` for what is no store of ours, `data-too-new`.

@@ -30,7 +30,7 @@ from stompbox.store import watermark
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.chunks import decode, head, shape_bytes, shape_of
 from stompbox.store.folder import DATABASE
-from stompbox.store.inspection import looking
+from stompbox.store.inspection import inspecting
 from stompbox.store.journal import IDENTITY, LARGEST, Found, Journal, content, examined, identity_of
 from stompbox.store.losses import kept, write_back
 from stompbox.store.rows import Rows
@@ -462,7 +462,7 @@ def journal_damage(path: Path) -> Iterator[str]:
     """What is wrong with the journal in folder `path`, for whom a broker may be running that writes to it."""
     journal = Journal(path)
     confirmed = watermark.read(path).sequence
-    with looking(path) as connection:
+    with inspecting(path) as connection:
         entries = dict(Rows(connection, path / DATABASE).entries())
     if _IDENTITY not in entries:
         return

@@ -25,7 +25,7 @@ IDLE_PORTION: Final = 512  # and when nobody waits
 MERGED: Final = 512 << 10  # bytes that go into one
 
 # Chunks that name large bodies stay small: who has them read with their bodies in place takes one at least
-_PLACES: Final = f"""
+_FROM: Final = f"""
     SELECT first, max(size, {TINY} * EXISTS (SELECT 1 FROM name WHERE name.log = chunk.log AND name.first = chunk.first))
     FROM chunk WHERE log = ? AND first >= ? ORDER BY first LIMIT ?"""
 _BLOBS: Final = "SELECT first, blob FROM chunk WHERE log = ? AND first BETWEEN ? AND ? ORDER BY first"
@@ -64,31 +64,31 @@ class Merging:
             return 0
         if state.floor > self._from[log]:  # some were consumed meanwhile
             self._from[log] = state.floor
-            self._tiny[log] = len(self.places(log, state.floor, WAITING + PORTION))
+            self._tiny[log] = len(self.rows(log, state.floor, WAITING + PORTION))
         if self._tiny[log] < WAITING + PORTION:
             del self.ready[log]
             return 0
-        places = self.places(log, self._from[log], min(most, self._tiny[log] - WAITING))
-        self._from[log], written = self.merge(log, places) if places else (state.next, 0)
+        rows = self.rows(log, self._from[log], min(most, self._tiny[log] - WAITING))
+        self._from[log], written = self.merge(log, rows) if rows else (state.next, 0)
         self._tiny[log] -= most
         return written
 
-    def merge(self, log: int, places: list[tuple[int, int]]) -> tuple[int, int]:
+    def merge(self, log: int, rows: list[tuple[int, int]]) -> tuple[int, int]:
         """Makes one of the first tiny ones among these chunks, (first, size); returns where to go on, and the octets written."""
         skipped = 0
-        while skipped < len(places) and places[skipped][1] >= TINY:
+        while skipped < len(rows) and rows[skipped][1] >= TINY:
             skipped += 1
         group, octets = [], 0
-        for first, size in places[skipped:]:
+        for first, size in rows[skipped:]:
             if size >= TINY or octets + size > MERGED:
                 break
             group.append(first)
             octets += size
         after = skipped + len(group)
         if len(group) < 2:
-            return (places[after][0] if after < len(places) else places[-1][0] + 1), 0
+            return (rows[after][0] if after < len(rows) else rows[-1][0] + 1), 0
         written = self._replace(log, group[0], group[-1])
-        return (places[after][0] if after < len(places) else group[-1] + 1), written
+        return (rows[after][0] if after < len(rows) else group[-1] + 1), written
 
     def _replace(self, log: int, first: int, last: int) -> int:
         runs = []
@@ -103,9 +103,9 @@ class Merging:
         self._counted.put_chunk(log, head, blob)
         return len(blob)
 
-    def places(self, log: int, start: int, most: int) -> list[tuple[int, int]]:
+    def rows(self, log: int, start: int, most: int) -> list[tuple[int, int]]:
         """(first, size) of the chunks from `start` on."""
-        return self._db.execute(_PLACES, (log, start, most)).fetchall()
+        return self._db.execute(_FROM, (log, start, most)).fetchall()
 
     def __repr__(self) -> str:
         return f"<Merging tiny={sum(self._tiny.values())} ready={len(self.ready)}>"

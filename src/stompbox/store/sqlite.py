@@ -396,11 +396,11 @@ class SqliteStore:
             done = 0
             for log in self._logs:
                 at = 0
-                while places := self._merging.places(log, at, IDLE_PORTION):
+                while rows := self._merging.rows(log, at, IDLE_PORTION):
                     with self._transaction():
-                        at, written = self._merging.merge(log, places)
+                        at, written = self._merging.merge(log, rows)
                     self._house.wrote(written)
-                    done += sum(first < at for first, _ in places)
+                    done += sum(first < at for first, _ in rows)
                     if progress is not None:
                         progress(done, total)
             self._house.give_all_back()

@@ -208,10 +208,10 @@ class House:
         loop.set_exception_handler(broker.faults.in_loop)
         broker.refusing.refused = self.refused
         for listener in self.listeners:
-            door = TestedAcceptor(broker, listener)
-            door.mood = self.mood
-            self._servers.append(await listen(broker, listener, door))
-        self.listeners = [door.listener for door in broker.acceptors]
+            acceptor = TestedAcceptor(broker, listener)
+            acceptor.mood = self.mood
+            self._servers.append(await listen(broker, listener, acceptor))
+        self.listeners = [acceptor.listener for acceptor in broker.acceptors]
 
     async def close(self) -> None:
         """Raises BrokerFault where the broker had a fault of its own."""

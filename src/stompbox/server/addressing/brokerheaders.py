@@ -7,7 +7,7 @@
     amqMessageId a number that no other message has, where the listener has `stompEnableMessageId`; a sender's own is not passed on then
 
 Headers are added to a shape once for each connection that sends it; only `expires` depends on the time, and `amqMessageId` is a column:
-it belongs to the message and goes where the message goes. Connections that have nothing to stamp (the rule) never come here.
+it belongs to the message and goes where the message goes. Connections that have nothing to add (the rule) never come here.
 """
 
 from __future__ import annotations

@@ -61,11 +61,11 @@ def load_transform(name: str) -> Transform:
     return transform
 
 
-def apply(transform: Transform, letter: TransformedMessage) -> TransformedMessage:
-    """The letter as the function leaves it. Raises Refused when that raises, or leaves what is no message."""
+def apply(transform: Transform, message: TransformedMessage) -> TransformedMessage:
+    """The message as the function leaves it. Raises Refused when that raises, or leaves what is no message."""
     try:
-        transform(letter)
-        body, headers = letter.body, letter.headers
+        transform(message)
+        body, headers = message.body, message.headers
         if not isinstance(body, bytes) or not all(
             isinstance(text, str) for pair in headers.items() for text in pair
         ):
@@ -81,16 +81,16 @@ def apply(transform: Transform, letter: TransformedMessage) -> TransformedMessag
         raise Refused(
             "transformer-failed", f"the message transformer did not take the message: {type(error).__name__}"
         ) from error
-    return letter
+    return message
 
 
 def inward(transform: Transform, frame: Frame, user: str, *, checks_names: bool) -> Frame:
     """A SEND as the transformer leaves it."""
     headers = {name: value for name, value in frame.headers.items() if name not in _KEPT}
     forbidden = {name: headers.pop(name) for name in list(headers) if checks_names and not is_property(name)}
-    letter = apply(transform, TransformedMessage(Way.IN, headers, frame.body, user, forbidden))
+    message = apply(transform, TransformedMessage(Way.IN, headers, frame.body, user, forbidden))
     kept = {name: value for name, value in frame.headers.items() if name in _KEPT}
-    return Frame("SEND", {**letter.headers, **kept}, letter.body)
+    return Frame("SEND", {**message.headers, **kept}, message.body)
 
 
 def outward(transform: Transform, run: Run, index: int, user: str) -> Run:
@@ -109,9 +109,9 @@ def _changed(transform: Transform, way: Way, run: Run, index: int, user: str) ->
             "transformer-failed",
             f"a body of {len(run.bodies[index])} bytes is in the store, where no divert sees it",
         )
-    letter = apply(transform, TransformedMessage(way, run.headers(index), run.octets(index), user))
-    headers = {name: value for name, value in letter.headers.items() if name not in BROKER_HEADERS}
+    message = apply(transform, TransformedMessage(way, run.headers(index), run.octets(index), user))
+    headers = {name: value for name, value in message.headers.items() if name not in BROKER_HEADERS}
     if run.shape.has_length:
-        headers["content-length"] = str(len(letter.body))
+        headers["content-length"] = str(len(message.body))
     shape = shape_of(headers)
-    return run.part(index, index + 1, shape=shape, bodies=[letter.body])
+    return run.part(index, index + 1, shape=shape, bodies=[message.body])

@@ -36,7 +36,7 @@ def connect(connection: Speaker, frame: Frame) -> None:
     if options.require_host and connection.session.version is not V10 and "host" not in frame.headers:
         raise IllegalFrame("missing-host", f"{frame.command} needs a host header here", closes=True)
     # one that is not here is refused before anybody looks at a login
-    connection.broker.hosts.pick(frame.headers.get("host"))
+    connection.broker.hosts.find(frame.headers.get("host"))
     _check_names(frame)
     login, passcode = frame.headers.get("login"), frame.headers.get("passcode")
     name = connection.transport.certificate_name if login is None and passcode is None else ""
@@ -88,14 +88,14 @@ def _refuse(connection: Speaker, frame: Frame, error: StompboxError) -> None:
 
 def _connected(connection: Speaker, frame: Frame, agreement: Agreement, login: Login) -> None:
     broker, options, version = connection.broker, connection.options, connection.session.version
-    space = admit(broker.hosts.pick(frame.headers.get("host")), login.user)
+    space = admit(broker.hosts.find(frame.headers.get("host")), login.user)
     broker.enter(connection, login)  # the last thing that can be refused
     connection.enter_host(frame.headers.get("host"), space, frame.headers.get("client-id", ""))
     connection.decoder.version = version
     connection.decoder.logged_in = True
     if connection.transform is None:  # which looks at each frame by itself
         connection.decoder.runs = broker.reader(version.name, options)
-    connection.added_headers = _stamps(connection)
+    connection.added_headers = _added_headers(connection)
     uploads.prepare(connection)
     headers = {"version": version.name, "session": f"{broker.engine.epoch}-{connection.session_id}"}
     if version.heart_beats:
@@ -111,14 +111,14 @@ def _connected(connection: Speaker, frame: Frame, agreement: Agreement, login: L
     notifications.tell(connection, Event.CONNECTION_CREATED)
 
 
-def _stamps(connection: Speaker) -> AddedHeaders | None:
+def _added_headers(connection: Speaker) -> AddedHeaders | None:
     """What becomes of the headers of its SENDs, if anything."""
     configuration = connection.broker.configuration
-    stamps = AddedHeaders(
+    added = AddedHeaders(
         connection.options, connection.user.name, connection.broker.numbers,
         shows_user=configuration.populate_validated_user, needs_user=configuration.reject_empty_validated_user,
     )  # fmt: skip
-    return None if stamps.is_idle else stamps
+    return None if added.is_idle else added
 
 
 def disconnect(connection: Speaker, frame: Frame) -> None:

@@ -267,10 +267,10 @@ async def fetch(connection: Asker, frame: Frame) -> Reply:
     start, stop = number(frame, "start"), min(number(frame, "stop"), end)
     most = max(1, min(number(frame, "max-bytes", MOST_BYTES), MOST_BYTES))
     selector = selector_of(connection, frame)
-    pick = SelectedChunks(selector, address).of if selector is not None else None
+    select = SelectedChunks(selector, address).of if selector is not None else None
     committer = connection.broker.committer
     chunks = (
-        await committer.fetch(address.log.id, start, stop, most, MOST_WHOLE, pick=pick)
+        await committer.fetch(address.log.id, start, stop, most, MOST_WHOLE, select=select)
         if start < stop
         else []
     )

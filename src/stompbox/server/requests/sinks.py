@@ -118,7 +118,7 @@ async def _looked_at(connection: Asker, frame: Frame) -> tuple[bytes, list[Alike
     if connection.transform is not None:
         runs = [run for given in runs async for run in _transformed(connection, connection.transform, given)]
     with connection.changing_nothing("what a client stages was looked at"):
-        await _stamp(connection, runs)
+        await _add_headers(connection, runs)
     return await beside(_packed, runs)
 
 
@@ -156,21 +156,21 @@ async def _transformed(connection: Asker, transform: Transform, run: Run) -> Asy
         yield Run(shape_of(changed.headers), [changed.body])
 
 
-async def _stamp(connection: Asker, runs: Sequence[Run]) -> None:
+async def _add_headers(connection: Asker, runs: Sequence[Run]) -> None:
     """Gives each run the shape that it is routed by. Raises for what the user may not send."""
-    stamps, stamped = connection.added_headers, dict[Shape, Shape]()
+    added, shapes = connection.added_headers, dict[Shape, Shape]()
     for run in runs:
-        shape = stamped.get(run.shape)
+        shape = shapes.get(run.shape)
         if shape is None:
-            if len(stamped) % OF_A_TURN == 0:
+            if len(shapes) % OF_A_TURN == 0:
                 await asyncio.sleep(0)
-            shape = run.shape if stamps is None else stamps.on(run.shape, 0, is_date=True)
+            shape = run.shape if added is None else added.on(run.shape, 0, is_date=True)
             _check(connection, shape)
             reply = connection.names.route(shape).reply
-            shape = stamped[run.shape] = shape if reply is None else answered(connection, shape, reply)
+            shape = shapes[run.shape] = shape if reply is None else answered(connection, shape, reply)
         run.shape = shape
-        if stamps is not None:
-            run.shape, run.columns = stamps.with_ids(shape, run.columns, len(run))
+        if added is not None:
+            run.shape, run.columns = added.with_ids(shape, run.columns, len(run))
 
 
 def _check(connection: Asker, shape: Shape) -> None:

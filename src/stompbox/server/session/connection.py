@@ -354,7 +354,7 @@ class Connection(Writing):
         self._plan_beat()
 
     def dismiss(self, error: StompboxError) -> bool:
-        """Its door has something against it, before its login: an ERROR, and the close. False: it is too late for that."""
+        """Its listener has something against it, before its login: an ERROR, and the close. False: it is too late for that."""
         if self.is_lost or self.is_ended:
             return False
         self.refuse(error)
