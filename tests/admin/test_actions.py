@@ -17,6 +17,7 @@ from tests.admin.test_access import BOB, ROOT, USERS
 from tests.admin.test_views import request, send
 from tests.conftest import Served
 from tests.system.plain import Plain
+from tests.users import users
 
 LIMIT = 40_000  # bytes: less than the write-ahead log has from the start
 
@@ -237,14 +238,6 @@ REDRIVING = """
 match = "#"
 max-delivery-attempts = 1
 dead-letter-address = "DLQ"
-[[user]]
-name = "carol"
-password = "c"
-groups = ["operators"]
-[[user]]
-name = "eve"
-password = "e"
-groups = ["people"]
 [[permission]]
 match = "#"
 send = ["people"]
@@ -259,6 +252,7 @@ consume = ["people"]
 create-address = ["people", "operators"]
 create-durable-queue = ["people"]
 """
+REDRIVERS = users("carol:c@operators", "eve:e@people")
 FORGED = {"_AMQ_ORIG_ADDRESS": "open.secret", "_AMQ_ORIG_QUEUE": "open.secret", "original-destination": "/queue/open.secret",
           "dead-letter-reason": "rejected", "_AMQ_ORIG_MESSAGE_ID": "1-1", "_AMQ_ACTUAL_EXPIRY": "1"}  # fmt: skip
 
@@ -272,7 +266,7 @@ def dies(client: Plain, name: str, **headers: str) -> None:
 
 
 def test_redrive_goes_only_where_the_operator_may_send(start: Start) -> None:
-    served = start(REDRIVING)
+    served = start(REDRIVING + REDRIVERS)
     with Plain(served.port, headers={"login": "eve", "passcode": "e"}) as client:
         dies(client, "closed")
         answer = post(served.admin, "queues/redrive", {"queue": "DLQ"}, "carol:c")
@@ -290,7 +284,7 @@ def test_redrive_goes_only_where_the_operator_may_send(start: Start) -> None:
 
 def test_a_redrive_does_not_believe_the_sender(start: Start) -> None:
     """Neither what is sent to the dead letter queue itself, nor what dies later, nor frames that are read in runs."""
-    served = start(REDRIVING.partition("[[user]]")[0])
+    served = start(REDRIVING.partition("[[permission]]")[0])
     with Plain(served.port) as client:
         for number in range(40):  # more than it takes until they are read in runs
             client.send(

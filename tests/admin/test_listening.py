@@ -18,6 +18,7 @@ from tests.admin.conftest import PLACES
 from tests.conftest import Serve, Served
 from tests.system.test_serve import assert_refused, run_serve
 from tests.test_floors import modules_after
+from tests.users import users
 
 LIBRARIES = {"starlette", "uvicorn", "prometheus_client", "anyio", "h11"}
 
@@ -94,8 +95,7 @@ def test_open_to_others_without_users_is_refused(tmp_path: Path, place: str) -> 
 
 
 def test_a_place_that_is_not_here_is_refused(serve: Serve, tmp_path: Path) -> None:
-    text = '[[user]]\nname = "a"\npassword = "b"\n'
-    (tmp_path / "stompbox.toml").write_text(text)
+    (tmp_path / "stompbox.toml").write_text(users("a:b"))
     # RFC 5737: nobody's
     done = run_serve(tmp_path, "--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "192.0.2.1:0")
     assert_refused(done, "192.0.2.1", "cannot listen")

@@ -10,29 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cyclopts import App
 
 from stompbox.cli.config import app
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.cli.conftest import Run
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command in an empty folder: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("STOMPBOX_CONFIG", "STOMPBOX_DATA", "STOMPBOX_LISTEN"):
-        monkeypatch.delenv(name, raising=False)
-
-    def command(*words: str) -> tuple[int, str, str]:
-        try:
-            app(list(words), result_action="return_value")
-            code = 0
-        except SystemExit as left:
-            code = int(left.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return command
+def run(running: Callable[[App], Run]) -> Run:
+    """The command in an empty folder: (exit code, stdout, stderr)."""
+    return running(app)
 
 
 def test_a_good_configuration_is_good(run: Run) -> None:

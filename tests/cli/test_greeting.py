@@ -13,8 +13,9 @@ import pytest
 
 from stompbox.cli.greeting import greeting
 from stompbox.config import read
+from tests.users import users
 
-USER = '[[user]]\nname = "alice"\npassword = "a"\n'
+USER = users("alice:a")
 
 
 def lines(folder: Path, text: str, *urls: str) -> list[str]:

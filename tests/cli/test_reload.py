@@ -12,10 +12,9 @@ from tests.admin.conftest import PLACES
 from tests.cli.test_operating import stompbox
 from tests.conftest import Serve, Served
 from tests.system.test_reloading import FULL, taken
+from tests.users import users
 
-USERS = (
-    '[[user]]\nname = "alice"\npassword = "a"\ngroups = ["ops"]\n\n[[user]]\nname = "bob"\npassword = "b"\n\n'
-)
+USERS = users("alice:a@ops", "bob:b")
 RIGHTS = '[[permission]]\nmatch = "#"\nmanage = ["ops"]\n'
 
 

@@ -13,17 +13,18 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from cyclopts import App
 
 from stompbox.cli.store import app
 from stompbox.incarnations import INCARNATIONS
 from stompbox.store import folder, schema
 from stompbox.store.base import Commit
 from stompbox.store.sqlite import SqliteStore
+from tests.cli.conftest import Run
 from tests.conftest import Serve
 from tests.store.runs import run as messages
 from tests.system.plain import Plain
 
-Run = Callable[..., tuple[int, str, str]]
 GOOD = (
     "good; messages 300, chunks 300, addresses 1; 0.1 MiB, of the file 0.0 MiB are free; "
     f"schema version {schema.SCHEMA_VERSION}\n"
@@ -31,22 +32,9 @@ GOOD = (
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command in an empty folder: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("STOMPBOX_CONFIG", "STOMPBOX_DATA", "STOMPBOX_MEMORY"):
-        monkeypatch.delenv(name, raising=False)
-
-    def command(*words: str) -> tuple[int, str, str]:
-        try:
-            app(list(words), result_action="return_value")
-            code = 0
-        except SystemExit as left:
-            code = int(left.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return command
+def run(running: Callable[[App], Run]) -> Run:
+    """The command in an empty folder: (exit code, stdout, stderr)."""
+    return running(app)
 
 
 @pytest.fixture

@@ -9,24 +9,19 @@ import pytest
 
 from tests.conformance.brokers import Brokers
 from tests.conformance.wire import Client, WebSocket, connected, websocket
+from tests.users import users
 
 HOSTS = """
 memory = true
 [[listener]]
 url = "tcp://127.0.0.1:0?{options}"
-[[user]]
-name = "alice"
-password = "a"
-[[user]]
-name = "bob"
-password = "b"
 [[virtual-host]]
 name = "green"
 users = ["alice"]
 [[virtual-host]]
 name = "blue"
 {default}
-"""
+""" + users("alice:a", "bob:b")
 ALICE, BOB = "login:alice\npasscode:a\n", "login:bob\npasscode:b\n"
 
 CASES = [

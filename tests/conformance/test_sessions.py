@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.certificates import certify, needs_openssl, showing, wanting_certificates
 from tests.conformance.wire import Answer, Client, Tcp, connected
 from tests.conftest import Serve, end, start_broker
+from tests.users import users
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["tcp", "websocket"])
 VERSIONS = pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
@@ -220,47 +220,15 @@ def test_a_tls_client_on_a_plain_port_is_told(broker: tuple[str, int]) -> None:
         assert_closed(client, "tls-not-spoken")
 
 
-def certificate(folder: Path, name: str, authority: str = "") -> None:
-    """A key and a certificate for `name`, in PEM; signed by itself, or by another of the folder."""
-    signing = ["-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"] if authority else []
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    command += [
-        "-subj",
-        f"/CN={name}",
-        "-addext",
-        "subjectAltName=DNS:localhost",
-        "-keyout",
-        f"{name}.key",
-        "-out",
-        f"{name}.pem",
-    ]
-    subprocess.run([*command, *signing], cwd=folder, check=True, capture_output=True)
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make certificates")
+@needs_openssl
 def test_a_certificate_is_a_login(tmp_path: Path, serve: Serve) -> None:
-    for name, authority in (("ca", ""), ("server", "ca"), ("alice", "ca"), ("mallory", "ca")):
-        certificate(tmp_path, name, authority)
-    options = f"keyStorePath={tmp_path}/server.pem;keyPath={tmp_path}/server.key;trustStorePath={tmp_path}/ca.pem;needClientAuth=true"
+    certify(tmp_path, "ca", "server", "alice", "mallory")
+    options = wanting_certificates(tmp_path, "server", "ca")
     path = tmp_path / "tls.toml"
-    path.write_text(
-        f'memory = true\n[[listener]]\nurl = "ssl://127.0.0.1:0?{options}"\n[[user]]\nname = "alice"\n'
-    )
+    path.write_text(f'memory = true\n[[listener]]\nurl = "ssl://127.0.0.1:0?{options}"\n{users("alice")}')
     served = serve("--config", str(path), "--no-admin")
     for name, command in (("alice", "CONNECTED"), ("mallory", "ERROR")):
-        context = ssl.create_default_context(cafile=f"{tmp_path}/ca.pem")
-        context.load_cert_chain(f"{tmp_path}/{name}.pem", f"{tmp_path}/{name}.key")
+        context = showing(tmp_path, name, "ca")
         with (
             socket.create_connection((served.host, served.port)) as stream,
             context.wrap_socket(stream, server_hostname="localhost") as secure,

@@ -25,6 +25,7 @@ from stompbox.spark.link import forget
 from tests.conftest import ROOT, Served, end, start_broker
 from tests.spark.archive import QUICK
 from tests.spark.fake_broker import PEM
+from tests.users import users
 
 WITHIN = 240.0  # s
 PASSCODES = {
@@ -75,11 +76,8 @@ output = "differences"
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A broker with users, on TLS alone; its certificate is its own CA. With ten orders, which lake has sent."""
     folder = tmp_path_factory.mktemp("broker")
-    users = [
-        f'[[user]]\nname = "{name}"\npassword = "{passcode}"\ngroups = ["{name}"]\n'
-        for name, passcode in PASSCODES.items()
-    ]
-    (folder / "users.toml").write_text("".join(users) + RIGHTS)
+    told = users(*[f"{name}:{passcode}@{name}" for name, passcode in PASSCODES.items()])
+    (folder / "users.toml").write_text(told + RIGHTS)
     served = start_broker(
         folder, "--listen", f"ssl://127.0.0.1:0?keyStorePath={PEM}", "--no-admin", "--config", "users.toml"
     )

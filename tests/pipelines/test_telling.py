@@ -28,6 +28,7 @@ from stompbox.pipelines.telling import Steps, telling
 from stompbox.spark.telling import MOST_TEXT
 from tests.admin.asking import read
 from tests.conftest import Serve
+from tests.users import users
 
 WITHIN = 20.0  # s until the broker was told
 BATCH = Batch(step="orders", batch=3, rows=1200, total=5000, rate=600.5, lag=70, seconds=2.0)
@@ -200,7 +201,7 @@ def test_a_broker_that_is_away_is_no_reason_to_fail_or_to_wait(tmp_path: Path) -
 
 def test_a_broker_that_refuses_is_said_once(serve: Serve, tmp_path: Path) -> None:
     config = tmp_path / "broker.toml"
-    config.write_text('[[user]]\nname = "ann"\npassword = "a"\n')
+    config.write_text(users("ann:a"))
     served = serve("--config", str(config), "--memory", "--listen", "tcp://127.0.0.1:0", "--no-admin")
     plan = plan_of(tmp_path, f"stomp://{served.host}:{served.port}", login="ann", passcode="wrong")
     heard: list[Event] = []

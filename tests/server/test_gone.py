@@ -11,10 +11,11 @@ import pytest
 
 from stompbox.server.session.connection import Connection
 from tests.server.world import KINDS, Guest, House, configured, play, uncollected
+from tests.users import users
 
 Scenario = Callable[[Guest], Awaitable[None]]
 DONE = "SEND\ndestination:/topic/b\nreceipt:done\n\n\0"
-USERS = '[[user]]\nname = "u"\npassword = "p"\n'
+USERS = users("u:p")
 LOGIN = "login:u\npasscode:p\nclient-id:c\n"
 
 

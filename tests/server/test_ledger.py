@@ -13,6 +13,7 @@ from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import _MOST_OCTETS, Reader
 from stompbox.stomp.versions import VERSIONS
 from tests.server.world import KINDS, Guest, House, configured, play
+from tests.users import users
 
 BODY = "x" * 1000
 Scenario = Callable[[House, Guest], Awaitable[None]]
@@ -328,7 +329,7 @@ def test_compiled_selectors_are_kept_within_octets(tmp_path: Path) -> None:
 
 
 def test_what_a_user_without_rights_asks_for_is_not_remembered_for_ever(tmp_path: Path) -> None:
-    top = '[[user]]\nname = "u"\npassword = "p"\n[[permission]]\nmatch = "none"\nsend = ["nobody"]\n'
+    top = users("u:p") + '[[permission]]\nmatch = "none"\nsend = ["nobody"]\n'
 
     async def story(house: House) -> None:
         guest = await house.client(version="1.1", more="login:u\npasscode:p\n")

@@ -9,8 +9,9 @@ import pytest
 
 from stompbox.errors import LONGEST
 from tests.server.world import House, configured, play
+from tests.users import users
 
-TOP = '[[user]]\nname = "u"\npassword = "p"\n[[permission]]\nmatch = "none"\nsend = ["nobody"]\n'
+TOP = users("u:p") + '[[permission]]\nmatch = "none"\nsend = ["nobody"]\n'
 LONG = "a" * 60_000
 
 

@@ -15,7 +15,7 @@ from stompbox.server.broker import Broker
 from stompbox.server.session.connection import Connection
 from stompbox.server.transport.tcp import listen
 from stompbox.store.memory import MemoryStore
-from tests.conftest import ROOT
+from tests.certificates import of_localhost
 from tests.system.doors import message, upgrade
 
 WITHIN = 20.0  # seconds for anything
@@ -24,9 +24,7 @@ KINDS = ("tcp", "tls", "websocket")
 
 def configured(folder: Path, options: str = "", top: str = "") -> Configuration:
     pem = folder / "server.pem"
-    pem.write_text(
-        "".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem"))
-    )
+    pem.write_text(of_localhost())
     urls = [f"tcp://127.0.0.1:0?{options}", f"ssl://127.0.0.1:0?keyStorePath={pem};{options}"]
     path = folder / "stompbox.toml"
     (folder / "data").mkdir()

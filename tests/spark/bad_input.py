@@ -12,14 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.spark.fake_broker import PEM
+from tests.users import users
 
 WITHIN: Final = 120  # s, for one query
 USER: Final = {"login": "lake", "passcode": "open-sesame"}
 USERS: Final = """
-[[user]]
-name = "lake"
-password = "open-sesame"
-groups = ["readers"]
 [[permission]]
 match = "open.#"
 consume = ["readers"]
@@ -30,7 +27,7 @@ create-durable-queue = ["readers"]
 match = "readable"
 consume = ["readers"]
 create-address = ["readers"]
-"""
+""" + users("lake:open-sesame@readers")
 ROWS: Final = "'x' AS body"
 
 

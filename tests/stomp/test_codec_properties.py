@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stompbox.errors import FrameError
 from stompbox.stomp.codec import Decoder, FrameLimits, encode, encode_headers
 from stompbox.stomp.frames import CLIENT_COMMANDS, COMMANDS_WITH_BODY, RAW_COMMANDS, SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import V10, V11, V12, VERSIONS, Version
+from tests.stomp.test_codec import read
 
 ESCAPABLE = sorted((CLIENT_COMMANDS | SERVER_COMMANDS) - RAW_COMMANDS)
 
@@ -69,17 +69,6 @@ def decoder_of(
     decoder = Decoder(commands, limits or FrameLimits())
     decoder.version = version
     return decoder
-
-
-def read(decoder: Decoder, pieces: list[bytes]) -> tuple[list[object], str | None]:
-    events: list[object] = []
-    try:
-        for piece in pieces:
-            for event in decoder.receive(piece):
-                events.append(event)
-    except FrameError as error:
-        return events, error.code
-    return events, None
 
 
 def has_form_in_1_0(frame: Frame) -> bool:

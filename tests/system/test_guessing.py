@@ -12,8 +12,9 @@ import pytest
 from stompbox.security import hash_password
 from tests.conformance.wire import WITHIN, Client, Tcp
 from tests.conftest import Serve, Served
+from tests.users import users
 
-USERS = f'memory = true\n[[user]]\nname = "alice"\npassword = "{hash_password("right")}"\n[[user]]\nname = "bob"\npassword = "right"\n'
+USERS = "memory = true\n" + users("alice:" + hash_password("right"), "bob:right")
 
 
 @pytest.fixture

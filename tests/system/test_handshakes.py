@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Served
+from tests.users import users
 
 WITHIN = 20.0  # seconds
 UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -95,7 +96,7 @@ def test_the_highest_version_that_both_know_is_chosen(broker: tuple[str, int], o
 def test_with_users_the_name_does_not_matter(serve: Callable[..., Served], tmp_path: Path) -> None:
     """Who comes through a balancer or by a public name logs in; and who lists the origins has said whom he trusts."""
     file = tmp_path / "users.toml"
-    file.write_text('[[user]]\nname = "alice"\npassword = "secret"\n')
+    file.write_text(users("alice:secret"))
     request = "GET /ws HTTP/1.1\r\nHost: broker.example\r\nOrigin: http://broker.example\r\n" + UPGRADE + KEY
     served = serve("--memory", "--no-admin", "--config", str(file), "--listen", "tcp://127.0.0.1:0")
     assert answer_to(served.port, request).split(" ")[1] == "101"

@@ -15,6 +15,7 @@ from stompbox.security import hash_password
 from tests.conftest import Serve, Served
 from tests.system.doors import KINDS, Rude, connected, listeners, message, wait_until
 from tests.system.plain import Plain
+from tests.users import users
 
 NUMBERS = [b"%d" % number for number in range(300)]  # more frames than one turn of a WebSocket may have
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:localhost\nlogin:u\npasscode:%s\n\n\0"
@@ -48,9 +49,7 @@ def says_goodbye(client: Rude) -> None:
 @pytest.fixture
 def served(serve: Serve, tmp_path: Path) -> Served:
     path = tmp_path / "stompbox.toml"
-    path.write_text(
-        f'memory = true\nfailed-login-delay = 1\n[[user]]\nname = "u"\npassword = "{hash_password("right")}"\n'
-    )
+    path.write_text("memory = true\nfailed-login-delay = 1\n" + users("u:" + hash_password("right")))
     return serve("--config", str(path), "--no-admin", *listeners(tmp_path, "maxConnections=3"))
 
 

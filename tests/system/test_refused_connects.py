@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
-import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,21 +12,18 @@ from pathlib import Path
 import pytest
 
 from stompbox.security import hash_password
+from tests.certificates import certify, needs_openssl, showing, wanting_certificates
 from tests.conformance.wire import WITHIN, Client, Tcp, connected
 from tests.conftest import Serve, Served, end, start_broker
 from tests.system.plain import Plain
+from tests.users import users
 
 VERSIONS = ["1.0", "1.1", "1.2"]
 HASHED = hash_password("right")
 USERS = f"""
 failed-login-delay = 0
 max-failed-logins = 0
-[[user]]
-name = "plain"
-password = "right"
-[[user]]
-name = "hashed"
-password = "{HASHED}"
+{users("plain:right", "hashed:" + HASHED)}
 [[virtual-host]]
 name = "main"
 default = true
@@ -236,34 +230,10 @@ def test_a_refused_one_hears_nothing_of_the_handshake_timeout(serve: Serve) -> N
     assert "Traceback" not in served.log.read_text()
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make certificates")
+@needs_openssl
 def test_a_certificate_that_names_nobody(tmp_path: Path, serve: Serve) -> None:
-    for name, authority in (("ca", ""), ("server", "ca"), ("mallory", "ca")):
-        signing = ["-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"] if authority else []
-        command = [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "2",
-        ]
-        command += [
-            "-subj",
-            f"/CN={name}",
-            "-addext",
-            "subjectAltName=DNS:localhost",
-            "-keyout",
-            f"{name}.key",
-            "-out",
-            f"{name}.pem",
-        ]
-        subprocess.run([*command, *signing], cwd=tmp_path, check=True, capture_output=True)
-    options = f"keyStorePath={tmp_path}/server.pem;keyPath={tmp_path}/server.key;trustStorePath={tmp_path}/ca.pem;needClientAuth=true"
+    certify(tmp_path, "ca", "server", "mallory")
+    options = wanting_certificates(tmp_path, "server", "ca")
     path = tmp_path / "tls.toml"
     listeners = (
         f'[[listener]]\nurl = "tcp://127.0.0.1:0"\n[[listener]]\nurl = "ssl://127.0.0.1:0?{options}"\n'
@@ -271,8 +241,7 @@ def test_a_certificate_that_names_nobody(tmp_path: Path, serve: Serve) -> None:
     path.write_text(f"memory = true\n{USERS}{listeners}")
     served = serve("--config", str(path), "--no-admin")
     port = int(served.listeners[1].rpartition(":")[2])
-    context = ssl.create_default_context(cafile=f"{tmp_path}/ca.pem")
-    context.load_cert_chain(f"{tmp_path}/mallory.pem", f"{tmp_path}/mallory.key")
+    context = showing(tmp_path, "mallory", "ca")
 
     def refuse(version: str, frames: str) -> None:
         with (

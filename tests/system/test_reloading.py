@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.admin.asking import read
+from tests.certificates import of_localhost
 from tests.conftest import ROOT, Serve, Served
 from tests.system.plain import WITHIN, Plain
+from tests.users import users
 
 FULL = '[[address-setting]]\nmatch = "q"\naddress-full-policy = "FAIL"\nmax-size-messages = {}\n'
 
@@ -115,7 +117,7 @@ def test_users_change_at_once(serve: Serve, file: Path) -> None:
     reload(
         served,
         file,
-        '[[user]]\nname = "alice"\npassword = "secret"\n',
+        users("alice:secret"),
         said="the configuration was read again",
     )
     with Plain(served.port, None) as client:
@@ -153,7 +155,7 @@ def test_what_needs_a_restart_is_named_and_refused_whole(serve: Serve, file: Pat
 def test_listeners_that_move_keep_the_users_they_need(serve: Serve, file: Path, tmp_path: Path) -> None:
     """Open to the network with users; the file then has neither. Were the half of it taken, everybody could come in."""
     text = f'data = "{tmp_path / "data"}"\n[[listener]]\nurl = "tcp://{{}}:0"\n'
-    alice = '[[user]]\nname = "alice"\npassword = "secret"\n'
+    alice = users("alice:secret")
     file.write_text(text.format("0.0.0.0") + alice)
     served = serve("--no-admin")
     reload(served, file, text.format("127.0.0.1"), said="only a restart can change listener")
@@ -167,9 +169,7 @@ def test_listeners_that_move_keep_the_users_they_need(serve: Serve, file: Path, 
 def test_of_several_listeners_none_changes_when_one_cannot(serve: Serve, file: Path, tmp_path: Path) -> None:
     """Nor does anything else."""
     pem = tmp_path / "server.pem"
-    one = "".join(
-        (ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem")
-    )
+    one = of_localhost()
     pem.write_text(one)
     secured = f'[[listener]]\nurl = "ssl://127.0.0.1:0?keyStorePath={pem}"\n'
     text = (
@@ -215,9 +215,7 @@ def certificate(port: int) -> bytes:
 
 def test_certificates_are_read_again(serve: Serve, file: Path, tmp_path: Path) -> None:
     pem = tmp_path / "server.pem"
-    one = "".join(
-        (ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem")
-    )
+    one = of_localhost()
     other = (ROOT / "tests/spark/broker.pem").read_text()
     text = f'data = "{tmp_path / "data"}"\n[[listener]]\nurl = "ssl://127.0.0.1:0?keyStorePath={pem}"\n'
     pem.write_text(one)
@@ -239,9 +237,7 @@ def test_certificates_are_read_again(serve: Serve, file: Path, tmp_path: Path) -
 def test_a_pkcs12_key_store_is_read_again(serve: Serve, file: Path, tmp_path: Path) -> None:
     pytest.importorskip("cryptography", reason="the extra stompbox[pkcs12]")
     store, pems = tmp_path / "broker.p12", [tmp_path / "one.pem", tmp_path / "other.pem"]
-    pems[0].write_text(
-        "".join((ROOT / "tests/client" / name).read_text() for name in ("tls-certificate.pem", "tls-key.pem"))
-    )
+    pems[0].write_text(of_localhost())
     pems[1].write_text((ROOT / "tests/spark/broker.pem").read_text())
     url = f"ssl://127.0.0.1:0?keyStorePath={store}&keyStoreType=PKCS12&keyStorePassword=s3cret"
     text = f'data = "{tmp_path / "data"}"\n[[listener]]\nurl = "{url}"\n'

@@ -15,6 +15,7 @@ from stompbox.security import hash_password
 from tests.conftest import Serve, Served
 from tests.system.plain import Plain
 from tests.system.test_reloading import reload
+from tests.users import users
 
 HASHED, OTHER = hash_password("secret"), hash_password("other")
 USERS: Mapping[str, tuple[str, list[str]]] = {
@@ -28,16 +29,13 @@ VERSIONS = pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 
 
 def configuration(
-    users: Mapping[str, tuple[str, list[str]]] = USERS,
+    known: Mapping[str, tuple[str, list[str]]] = USERS,
     rights: Mapping[str, list[str]] | None = None,
     extra: str = "",
 ) -> str:
     """`rights` on q and what begins with it; all else is everybody's."""
     create = 'create-address = ["*"]\ncreate-durable-queue = ["*"]\ncreate-non-durable-queue = ["*"]\nmanage = ["root"]\n'
-    text = [
-        f'[[user]]\nname = "{name}"\npassword = "{word}"\ngroups = {json.dumps(groups)}\n'
-        for name, (word, groups) in users.items()
-    ]
+    text = [users(*[f"{name}:{word}@{','.join(groups)}" for name, (word, groups) in known.items()])]
     granted = "".join(
         [
             f"{right} = {json.dumps([*groups, 'root'])}\n"
