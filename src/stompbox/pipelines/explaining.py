@@ -36,7 +36,7 @@ from stompbox.spark.requests import describe
 BEGINS: Final = "begins"
 
 
-class Reading(Struct, frozen=True):
+class AddressRead(Struct, frozen=True):
     """One address that a stream reads: `position` is where it goes on, `waiting` how many messages lie behind it."""
 
     address: str
@@ -54,7 +54,7 @@ class Explained(Struct, frozen=True, omit_defaults=True):
     reads: list[str]
     writes: list[str]
     notes: list[str] = []
-    addresses: list[Reading] = []
+    addresses: list[AddressRead] = []
 
 
 def explain(plan: Plan, steps: Sequence[Step]) -> list[Explained]:
@@ -150,18 +150,18 @@ def _audit(link: SparkLink, plan: Plan, step: AuditTable) -> Explained:
 
 def _readings(
     link: SparkLink, plan: Plan, step: ArchiveTable | TransformTable, source: ArchiveTable | SourceTable
-) -> Iterator[Reading]:
+) -> Iterator[AddressRead]:
     done = positions(plan.state(step.name) / "checkpoint")
     for address, extent in describe(link, ",".join(source.destinations), create=False).extents.items():
         position = done.get(
             address, extent.next if source.starting == "latest" and not done else extent.first
         )
-        yield Reading(
+        yield AddressRead(
             address, extent.first, extent.next, position, max(0, extent.next - max(position, extent.first))
         )
 
 
-def _missing(step: ArchiveTable, addresses: Sequence[Reading]) -> Iterator[str]:
+def _missing(step: ArchiveTable, addresses: Sequence[AddressRead]) -> Iterator[str]:
     if not addresses:
         yield f"no address that may be read is there yet for {', '.join(step.destinations)}; one without wildcard is made at the start"
 

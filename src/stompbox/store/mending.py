@@ -56,7 +56,7 @@ def log_damage(path: Path, *, is_ours: bool = False) -> str:
 
     `is_ours`: the caller has the folder to himself.
     """
-    found = wal.read(_content(log_of(path))) if is_ours or not _is_in_use(path) else wal.Reading()
+    found = wal.read(_content(log_of(path))) if is_ours or not _is_in_use(path) else wal.LogContent()
     if not found.is_damaged:
         return ""
     where = "the header" if found.is_headless else ", ".join(f"byte {at}" for at, _ in found.flipped)

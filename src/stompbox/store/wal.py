@@ -36,7 +36,7 @@ Sums = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Reading:
+class LogContent:
     """What a write-ahead log holds. Frames are counted from 1."""
 
     # (byte, bit): to be turned over, and all is as it was
@@ -79,9 +79,9 @@ class Walk:
         return at + self.size <= len(self.data) and self.marks(at) == [*self.salt, *self.sums(at, before)]
 
 
-def read(data: bytes) -> Reading:
+def read(data: bytes) -> LogContent:
     """Reads through a whole file and says what is in it."""
-    found = Reading()
+    found = LogContent()
     if len(data) < HEADER + FRAME:
         return found  # no transaction
     header = _header(data, found)
@@ -108,7 +108,7 @@ def read(data: bytes) -> Reading:
     return found
 
 
-def _put_right(walk: Walk, at: int, after: Sums, flips: list[tuple[int, int]], found: Reading) -> Sums:
+def _put_right(walk: Walk, at: int, after: Sums, flips: list[tuple[int, int]], found: LogContent) -> Sums:
     """Notes which bit it is, where that is certain; the sums behind the frame."""
     said = (walk.marks(at)[2], walk.marks(at)[3])
     of_sums = [flip for flip in flips if at + 16 <= flip[0] < at + FRAME]
@@ -122,7 +122,7 @@ def _put_right(walk: Walk, at: int, after: Sums, flips: list[tuple[int, int]], f
     return after if flips == of_sums else said
 
 
-def _header(data: bytes, found: Reading) -> bytes | None:
+def _header(data: bytes, found: LogContent) -> bytes | None:
     """The header of the log, with the bit turned over that makes it right, and with it the first frame."""
     header = data[:HEADER]
     if _is_header(header):
@@ -244,7 +244,7 @@ def resealed(data: bytes, frame: int, last: int) -> dict[int, bytes]:
 
     What is behind `last` did not count, because a write was cut short, and must not now.
     """
-    header = _header(data, Reading())
+    header = _header(data, LogContent())
     assert header is not None
     magic, _, page, _, *salt, first, second = _HEADER.unpack(header)
     walk, sums = Walk(data, page, _MAGIC[magic], salt), (first, second)

@@ -11,16 +11,16 @@ from stompbox.broker.subscriptions.staging import (
     MOST_NAMED,
     Attempt,
     PartitionAttempt,
+    Prefixes,
     Publication,
     Published,
-    Reading,
     Sinks,
     digest_of,
 )
 from stompbox.errors import Refused
 from tests.broker.world import NOW, World, run_of
 
-READING = Reading(["/queue/"], ["/topic/"], [], "")
+READING = Prefixes(["/queue/"], ["/topic/"], [], "")
 
 
 def made(

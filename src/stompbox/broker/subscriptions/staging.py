@@ -86,7 +86,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Prefixes:
     """How the destinations of what was staged are read: as on the listener on which it was published."""
 
     anycast: list[str]
@@ -161,7 +161,7 @@ class Publication:
     batch: int
     user: str
     attempts: deque[Attempt]
-    reading: Reading
+    reading: Prefixes
     after: Published  # what is remembered when it is done
     published: int = 0
     done: int = 0
@@ -530,7 +530,7 @@ class Sinks:
             Attempt(sink, batch, (0, 0), "", user, Large(id, 0), 0, is_given=False) for id in value["bodies"]
         ]  # whoever reads it is told
         left = deque([attempts.pop(none.body.id, none) for none in gone[index:]])
-        reading, after = Reading(**value["reading"]), _published(value["after"])
+        reading, after = Prefixes(**value["reading"]), _published(value["after"])
         found = Publication(sink, batch, user, left, reading, after, done=done, is_decided=True)
         self.engine.put(PUBLISHING, sink, found.entry())
         self.engine.put(DONE, sink, [0, done])

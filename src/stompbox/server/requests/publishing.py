@@ -34,7 +34,7 @@ from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.duplicates import new_ones
 from stompbox.broker.addresses.limits import Fitting
 from stompbox.broker.addresses.makers import Maker
-from stompbox.broker.subscriptions.staging import Attempt, Publication, Published, Reading
+from stompbox.broker.subscriptions.staging import Attempt, Prefixes, Publication, Published
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.config import ListenerOptions
 from stompbox.errors import IllegalFrame, StompboxError, StoreError
@@ -278,15 +278,15 @@ class Publications:
         return f"<Publications {len(self.busy)} under way>"
 
 
-def reading_of(connection: Asker) -> Reading:
+def reading_of(connection: Asker) -> Prefixes:
     options = connection.options
     virtual = list(options.virtual_topic_consumer_wildcards)
-    return Reading(
+    return Prefixes(
         list(options.anycast_prefix), list(options.multicast_prefix), virtual, connection.names.space
     )
 
 
-def _names_of(broker: RequestsCore, reading: Reading) -> Names:
+def _names_of(broker: RequestsCore, reading: Prefixes) -> Names:
     options = ListenerOptions(
         anycast_prefix=tuple(reading.anycast), multicast_prefix=tuple(reading.multicast),
         virtual_topic_consumer_wildcards=tuple(reading.virtual),
