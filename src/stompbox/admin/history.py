@@ -139,18 +139,18 @@ class History:
         """One more value of each series, in portions between which the loop has its turn."""
         ready = 0
         moved: dict[str, int] = {}
-        places: dict[str, int] = {}
+        ends: dict[str, int] = {}
         async for address in in_turns(self.broker.turns, list(self.broker.engine.addresses.values())):
             if address.owner:
                 continue
-            places[address.name] = address.log.next
+            ends[address.name] = address.log.next
             count = address.log.next - self._next.get(address.name, address.log.next)
             if count > 0:
                 moved[address.name] = count
                 if len(moved) > 3 * BUSIEST:
                     moved = self._busiest(moved)
             ready += sum([queue.count for queue in address.anycast.values()])
-        self._next = places
+        self._next = ends
         self._choose(moved)
         async for name in in_turns(self.broker.turns, list(self._addresses)):
             found = self.broker.engine.addresses.get(name)
