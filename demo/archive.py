@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from demo.lines import order_given, say
 from stompbox.spark import session
-from stompbox.spark.offsets import places
+from stompbox.spark.offsets import numbers_of
 
 DESTINATION: Final = "/topic/flights.#"
 GROUP: Final = "lake"
@@ -43,7 +43,7 @@ def facts(progress: Any) -> dict[str, Any]:
         "batch": progress.batchId,
         "rows": progress.numInputRows,
         "seconds": progress.durationMs.get("triggerExecution", 0) / 1000,
-        "archived": sum(places(ends).values()),
+        "archived": sum(numbers_of(ends).values()),
     }
 
 
