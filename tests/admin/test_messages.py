@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.admin.asking import ask, queue, read
+from tests.admin.asking import ask, post, queue, read
 from tests.admin.conftest import Start
 from tests.admin.test_access import BOB, ROOT, USERS
 from tests.admin.test_views import send
@@ -114,3 +114,90 @@ def test_a_page_has_as_many_messages_as_the_settings_say(start: Start) -> None:
         send(client, "/queue/paged", *[b"%d" % number for number in range(5)])
     assert len(read(served.admin, "messages?queue=paged")["messages"]) == 3
     assert ask(served.admin, "/api/v1/messages?queue=paged&limit=4").code == "bad-number"
+
+
+def test_pages_of_messages_by_offset_time_and_selector(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/paged.look", *[str(number).encode() for number in range(6)], kind="old")
+        send(client, "/queue/paged.look", b"x", kind="new")
+    first = read(served.admin, "messages?queue=paged.look&limit=4")
+    assert ([one["offset"] for one in first["messages"]], first["next"]) == ([0, 1, 2, 3], 4)
+    second = read(served.admin, f"messages?queue=paged.look&limit=4&start={first['next']}")
+    assert ([one["offset"] for one in second["messages"]], second["next"]) == ([4, 5, 6], None)
+    since = second["messages"][-1]["arrived"]
+    assert 6 in [
+        one["offset"] for one in read(served.admin, f"messages?queue=paged.look&since={since}")["messages"]
+    ]
+    assert read(served.admin, f"messages?queue=paged.look&since={since + 100_000}")["messages"] == []
+    picked = read(served.admin, "messages?queue=paged.look&selector=kind%20%3D%20'new'")["messages"]
+    assert [one["offset"] for one in picked] == [6]
+    wrong = ask(served.admin, "/api/v1/messages?queue=paged.look&selector=kind%20%3D")
+    assert (wrong.status, wrong.code, wrong.json["field"]) == (400, "selector-syntax", "selector")
+
+
+def test_pages_reach_what_is_in_the_log_alone(start: Start) -> None:
+    served = start('[[address-setting]]\nmatch = "#"\nmax-size-bytes = 4000\n')
+    with Plain(served.port) as client:
+        send(client, "/queue/deep", *[b"x" * 1000 for _ in range(30)], persistent="true")
+        send(client, "/queue/deep", b"y", persistent="true", kind="new")
+    assert queue(served.admin, "deep")["paged"] > 0
+    seen: list[int] = []
+    at: int | None = 0
+    while at is not None:
+        page = read(served.admin, f"messages?queue=deep&limit=7&start={at}")
+        seen += [one["offset"] for one in page["messages"]]
+        at = page["next"]
+    assert seen == list(range(31))
+    assert [
+        one["offset"]
+        for one in read(served.admin, "messages?queue=deep&selector=kind%20%3D%20'new'")["messages"]
+    ] == [30]
+
+
+@pytest.mark.parametrize("size", [5000, 200_000, (1 << 20) + 7])
+def test_whole_bodies(served: Served, size: int) -> None:
+    with Plain(served.port) as client:
+        send(client, f"/queue/whole.{size}", b"z" * size)
+    [found] = read(served.admin, f"messages?queue=whole.{size}&whole=true")["messages"]
+    assert found["body"] == "z" * min(size, 1 << 20)
+    assert (found["size"], found["is_cut"]) == (size, size > 1 << 20)
+
+
+def test_chosen_messages_are_deleted_and_the_others_stay_in_order(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/chosen.q", *[str(number).encode() for number in range(6)])
+        far = post(served.admin, "messages/delete", {"queue": "chosen.q", "offsets": [10**9]})
+        assert (far.code, far.json["field"]) == ("bad-number", "offsets")
+        gone = post(served.admin, "messages/delete", {"queue": "chosen.q", "offsets": [4, 1, 1, 99]})
+        assert gone.json == {"queue": "chosen.q", "moved": 2, "is_done": True}
+        client.send("SUBSCRIBE", {"destination": "/queue/chosen.q", "id": "1"})
+        assert [client.receive().body for _ in range(4)] == [b"0", b"2", b"3", b"5"]
+
+
+def test_chosen_dead_letters_go_back(start: Start) -> None:
+    served = start(
+        '[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = 1\ndead-letter-address = "DLQ"\n'
+    )
+    with Plain(served.port) as client:
+        send(client, "/queue/q", b"a", b"b", b"c")
+        client.send("SUBSCRIBE", {"destination": "/queue/q", "id": "1", "ack": "client-individual"})
+        for _ in range(3):
+            client.send("NACK", {"id": client.receive().headers["ack"]})
+        client.sync()
+        assert [one["body"] for one in look(served, "DLQ")] == ["a", "b", "c"]
+        assert post(served.admin, "messages/redrive", {"queue": "DLQ", "offsets": [1]}).json["moved"] == 1
+        assert client.receive().body == b"b"
+        assert [one["body"] for one in look(served, "DLQ")] == ["a", "c"]
+
+
+def test_messages_are_copied_and_stay(served: Served) -> None:
+    with Plain(served.port) as client:
+        send(client, "/queue/copied.from", b"a", b"b", b"c")
+    order = {"queue": "copied.from", "to": "copied.to", "count": 2}
+    assert post(served.admin, "queues/copy", order).json == {
+        "queue": "copied.from",
+        "moved": 2,
+        "is_done": True,
+    }
+    assert [one["body"] for one in look(served, "copied.to")] == ["a", "b"]
+    assert [one["body"] for one in look(served, "copied.from")] == ["a", "b", "c"]

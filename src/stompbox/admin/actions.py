@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 from msgspec import Meta, Struct
 
 from stompbox.admin.apirequest import ANSWER_WITHIN, ApiRequest
-from stompbox.admin.endpoints import ON_ADDRESS, changing
+from stompbox.admin.endpoints import ON_ADDRESS, changing, naming
 from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.redrive import Move, Redrive
+from stompbox.broker.addresses.redrive import Copy, Discard, Move, Redrive
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.depth import depth_of
 from stompbox.broker.queues.queue import Queue
 from stompbox.errors import IllegalFrame, Refused
+from stompbox.ranges import Ranges
 from stompbox.security import Right
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 
 DELETES: Final = "Needs `delete-durable-queue`, or `delete-non-durable-queue`, for each queue."
 _HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE))  # kinds of queues whose messages are theirs
+
+COPIED: Final = 10_000  # messages of one order: they wait in memory until it is done
+CHOSEN: Final = 1000  # messages of one order
+REACH: Final = 100_000  # messages from the queue's oldest to the last chosen one: those before it wait in memory until it is done
+FARTHEST: Final = 2**63 - 1
 
 QueueName = Annotated[str, Meta(description="`NAME`, or `ADDRESS::NAME` where several queues have the name.")]
 AddressName = Annotated[str, Meta(description="Name of the address.")]
@@ -55,6 +61,24 @@ class Moving(Struct, forbid_unknown_fields=True):
     queue: QueueName
     to: Annotated[str, Meta(description="The address that they come to; it is made if need be.")]
     count: Count = -1
+
+
+class Copying(Struct, forbid_unknown_fields=True):
+    """An order to copy the oldest messages of a queue."""
+
+    queue: QueueName
+    to: Annotated[str, Meta(description="The address that the copies come to; it is made if need be.")]
+    count: Annotated[int, Meta(description="Messages at most, the oldest first.", ge=1, le=COPIED)]
+
+
+class Chosen(Struct, forbid_unknown_fields=True):
+    """An order about some messages of a queue."""
+
+    queue: QueueName
+    offsets: Annotated[
+        list[Annotated[int, Meta(ge=0, le=FARTHEST)]],
+        Meta(description="Which ones.", min_length=1, max_length=CHOSEN),
+    ]
 
 
 class OfAddress(Struct, forbid_unknown_fields=True):
@@ -189,12 +213,7 @@ async def redrive(asked: ApiRequest) -> object:
     """Dead letters go back to the queues that they came from. What came from where the user may not `send`, or make the address that is
     gone, stays."""
     queue, order = _queue(asked), asked.order
-    engine, permissions, user = asked.broker.engine, asked.broker.permissions, asked.user
-
-    def may_send(address: str) -> bool:
-        is_there = address in engine.addresses or permissions.may(user, Right.CREATE_ADDRESS, address)
-        return is_there and permissions.may(user, Right.SEND, address)
-
+    engine, may_send = asked.broker.engine, _may_send(asked)
     return await _carry(
         asked,
         queue,
@@ -202,11 +221,69 @@ async def redrive(asked: ApiRequest) -> object:
     )
 
 
+@changing("messages/redrive", Chosen, Moved, ON_ADDRESS)
+async def redrive_chosen(asked: ApiRequest) -> object:
+    """Some dead letters go back to the queues that they came from, as with `queues/redrive`."""
+    queue, among, may_send = _queue(asked), _among(asked), _may_send(asked)
+    engine = asked.broker.engine
+    return await _carry(
+        asked, queue, lambda on_done: Redrive(engine, queue, on_done=on_done, may_send=may_send, among=among)
+    )
+
+
+@changing("messages/delete", Chosen, Moved, ON_ADDRESS)
+async def delete_chosen(asked: ApiRequest) -> object:
+    """Some messages that wait in a queue are dropped; what is being delivered stays. `moved`: so many were."""
+    queue, among = _queue(asked), _among(asked)
+    engine = asked.broker.engine
+    return await _carry(asked, queue, lambda on_done: Discard(engine, queue, on_done=on_done, among=among))
+
+
+def _may_send(asked: ApiRequest) -> Callable[[str], bool]:
+    """Whether the user may send to an address, and make it, where it is gone."""
+    addresses = asked.broker.engine.addresses
+
+    def may_send(address: str) -> bool:
+        is_there = address in addresses or asked.may(Right.CREATE_ADDRESS, address)
+        return is_there and asked.may(Right.SEND, address)
+
+    return may_send
+
+
+def _among(asked: ApiRequest) -> Ranges:
+    """The chosen offsets. Raises IllegalFrame for those that are too far from the oldest message."""
+    order: Chosen = asked.order
+    oldest = find_queue(asked.broker, order.queue).cursor.position
+    if max(order.offsets) > oldest + REACH:
+        with naming("offsets"):
+            problem = f"offset {max(order.offsets)} is too far: chosen messages are among the first {REACH} from {oldest} on"
+            raise IllegalFrame("bad-number", problem)
+    return Ranges([(offset, offset + 1) for offset in sorted(order.offsets)])
+
+
 @changing("queues/move", Moving, Moved, f"{ON_ADDRESS} And `send` where the messages go.")
 async def move(asked: ApiRequest) -> object:
     """What waits goes to another address, the oldest first."""
-    queue, order = _queue(asked), asked.order
-    to, engine = order.to, asked.broker.engine
+    queue, order, engine = _queue(asked), asked.order, asked.broker.engine
+    _target(asked, queue)
+    return await _carry(
+        asked, queue, lambda on_done: Move(engine, queue, order.to, most=order.count, on_done=on_done)
+    )
+
+
+@changing("queues/copy", Copying, Moved, f"{ON_ADDRESS} And `send` where the copies go.")
+async def copy(asked: ApiRequest) -> object:
+    """Copies of what waits go to another address, the oldest first; the messages stay. `moved`: so many were copied."""
+    queue, order, engine = _queue(asked), asked.order, asked.broker.engine
+    _target(asked, queue)
+    return await _carry(
+        asked, queue, lambda on_done: Copy(engine, queue, order.to, most=order.count, on_done=on_done)
+    )
+
+
+def _target(asked: ApiRequest, queue: Queue) -> None:
+    """Makes the address that messages are to come to, where it is not there. Raises Refused where they may not."""
+    to, engine = asked.order.to, asked.broker.engine
     if not to or engine.wildcards.is_wild(to) or "::" in to or to == queue.address.name:
         raise IllegalFrame("bad-destination", f"`to` is {to[:200]!r}; allowed is the name of another address")
     asked.require(Right.SEND, to)
@@ -216,9 +293,6 @@ async def move(asked: ApiRequest) -> object:
         engine.address(to)  # as a SEND would make it
     elif engine.addresses[to].is_blocked:
         raise Refused("address-blocked", f"address {to!r} is blocked by an operator")
-    return await _carry(
-        asked, queue, lambda on_done: Move(engine, queue, to, most=order.count, on_done=on_done)
-    )
 
 
 async def _carry(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 
-from stompbox.errors import IllegalFrame, NotPermitted, StompboxError
+from stompbox.errors import IllegalFrame, NotPermitted, SelectorError, StompboxError
 from stompbox.numerals import digits
 
 if TYPE_CHECKING:
@@ -193,6 +193,8 @@ class Endpoint:
         given = values if order is None else {name: getattr(order, name) for name in order.__struct_fields__}
         if isinstance(error, NotPermitted):
             return next((name for name, value in given.items() if value and value == error.address), None)
+        if isinstance(error, SelectorError):
+            return next((name for name in ("selector", "filter") if name in given), None)
         return next((name for name in _ABOUT.get(error.code, ()) if name in given), None)
 
 

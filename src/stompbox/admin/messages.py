@@ -6,30 +6,39 @@ Decides how much of a message is shown: all headers, and the first BODY bytes of
 
 from __future__ import annotations
 
+from base64 import b64encode
 from codecs import getincrementaldecoder
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from stompbox.broker.addresses.contracts import address_of
+from stompbox.broker.queues import matching
 from stompbox.broker.queues.browsing import held
-from stompbox.broker.queues.matching import wanted
 from stompbox.broker.queues.queue import Queue
 from stompbox.message import Run
 from stompbox.ranges import Ranges
+from stompbox.selectors import Selector
+from stompbox.server.requests.fetching import offset_at_time
+from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
 
 BODY: Final = 4096  # bytes
+WHOLE: Final = 1 << 20  # bytes of one body that is wanted whole
+ANSWER: Final = 8 << 20  # bytes of the bodies of one answer, after which the rest comes with the next
 LOOK: Final = 256 << 10  # bytes of one read of the log
 LOOKS: Final = 20  # reads without enough messages for the queue in them
 _DECODER: Final = getincrementaldecoder("utf-8")
 
+Found = list[tuple[int, Run]]
+"""Offsets, and the run that each is of."""
+
 
 class MessageView(Struct, frozen=True):
-    """A message as the API shows it. `arrived`: ms since the epoch. `body` None: it is no text, or too large to be in memory; `is_cut`:
-    there is more of it."""
+    """A message as the API shows it. `arrived`: ms since the epoch. `body` None: it is no text, or too large to be in memory and not wanted
+    whole; `is_cut`: there is more of it. `body_base64`: of what is wanted whole and no text."""
 
     offset: int
     arrived: int
@@ -38,22 +47,56 @@ class MessageView(Struct, frozen=True):
     headers: dict[str, str]
     body: str | None
     is_cut: bool
+    body_base64: str | None = None
 
 
-async def first_messages(broker: Broker, queue: Queue, count: int) -> list[MessageView]:
-    """The messages in the order of their offsets."""
-    out = delivering(queue)
-    return [_view(run, at, is_delivering=at in out) for at, run in await first_of(broker, queue, count)]
+class Wanted(Struct, frozen=True):
+    """Which messages are looked for: from an offset on, that arrived at a time or later (ms), that a selector takes."""
+
+    start: int = 0
+    since: int = 0
+    selector: Selector | None = None
 
 
-async def first_of(broker: Broker, queue: Queue, count: int) -> list[tuple[int, Run]]:
-    """Offsets, and the run that each is of."""
-    found = list(
-        islice(((offset, run) for first, stop, run in held(queue) for offset in range(first, stop)), count)
-    )
-    if len(found) < count and queue.paged_from >= 0:
-        found += await _stored(broker, queue, count - len(found))
-    return found
+async def first_messages(
+    broker: Broker, queue: Queue, count: int, wanted: Wanted, *, is_whole: bool
+) -> tuple[list[MessageView], int | None]:
+    """The messages in the order of their offsets, and from which offset on there may be more; None: there are none."""
+    out, size = delivering(queue), 0
+    found, following = await first_of(broker, queue, count, wanted)
+    views: list[MessageView] = []
+    for offset, run in found:
+        view = await _view(broker, run, offset, is_delivering=offset in out, is_whole=is_whole)
+        size += min(view.size, WHOLE) if is_whole else 0
+        if views and size > ANSWER:
+            return views, offset
+        views.append(view)
+    return views, following
+
+
+async def first_of(broker: Broker, queue: Queue, count: int, wanted: Wanted) -> tuple[Found, int | None]:
+    found: Found = []
+    async for first, stop, run in in_turns(broker.turns, held(queue)):
+        for low, high in _picked(queue, run, first, stop, wanted):
+            found += [(offset, run) for offset in range(low, min(high, low + count + 1))]
+        if len(found) > count:
+            return found[:count], found[count][0]
+    if queue.paged_from < 0:
+        return found, None
+    stored, at = await _stored(broker, queue, count + 1 - len(found), wanted)
+    found += stored
+    if len(found) > count:
+        return found[:count], found[count][0]
+    return found, at if at < queue.address.log.committed else None
+
+
+def _picked(queue: Queue, run: Run, first: int, stop: int, wanted: Wanted) -> list[tuple[int, int]]:
+    """The ranges within first .. stop-1 of a run that are looked for."""
+    first = max(first, wanted.start)
+    if first >= stop or run.arrived < wanted.since:
+        return []
+    selector = wanted.selector
+    return [(first, stop)] if selector is None else matching.wanted(selector, run, first, stop, queue.address)
 
 
 def delivering(queue: Queue) -> Ranges:
@@ -65,10 +108,13 @@ def delivering(queue: Queue) -> Ranges:
     return taken
 
 
-async def _stored(broker: Broker, queue: Queue, count: int) -> list[tuple[int, Run]]:
-    """The messages of a queue that the log alone has."""
-    log, at = queue.address.log, max(queue.paged_from, queue.cursor.position)
-    found: list[tuple[int, Run]] = []
+async def _stored(broker: Broker, queue: Queue, count: int, wanted: Wanted) -> tuple[Found, int]:
+    """What the log alone has, and how far it was looked at."""
+    log = queue.address.log
+    at = max(queue.paged_from, queue.cursor.position, wanted.start)
+    if wanted.since:
+        at = max(at, await offset_at_time(broker, address_of(queue), wanted.since))
+    found: Found = []
     for _ in range(LOOKS):
         if at >= log.committed or len(found) >= count:
             break
@@ -77,25 +123,41 @@ async def _stored(broker: Broker, queue: Queue, count: int) -> list[tuple[int, R
             for first, end in (
                 queue.still_in_log(max(at, run.first), min(stop, run.stop)) if queue.wants(run) else ()
             ):
-                selector = queue.selector
+                own = queue.selector
                 parts = (
-                    [(first, end)] if selector is None else wanted(selector, run, first, end, queue.address)
+                    [(first, end)] if own is None else matching.wanted(own, run, first, end, queue.address)
                 )
-                found += [
-                    (offset, run) for low, high in parts for offset in range(low, min(high, low + count))
-                ]
+                for part in parts:
+                    for low, high in _picked(queue, run, *part, wanted):
+                        found += [(offset, run) for offset in range(low, min(high, low + count))]
         at = max(stop, at + 1)
-    return found[:count]
+    return found[:count], at
 
 
-def _view(run: Run, offset: int, *, is_delivering: bool) -> MessageView:
+async def _view(broker: Broker, run: Run, offset: int, *, is_delivering: bool, is_whole: bool) -> MessageView:
     index = offset - run.first
-    body = run.octets(index)
-    is_cut = len(body) > BODY
-    text = None if run.is_large else _text(body[:BODY], is_whole=not is_cut)
-    return MessageView(
-        offset, run.arrived, is_delivering, len(run.bodies[index]), run.headers(index), text, is_cut
-    )
+    size, most = len(run.bodies[index]), WHOLE if is_whole else BODY
+    body = await _octets(broker, run, index, most) if is_whole else run.octets(index)[:most]
+    is_cut = size > most and not (run.is_large and not is_whole)
+    text = None if run.is_large and not is_whole else _text(body, is_whole=not is_cut)
+    encoded = b64encode(body).decode() if is_whole and text is None else None
+    return MessageView(offset, run.arrived, is_delivering, size, run.headers(index), text, is_cut, encoded)
+
+
+async def _octets(broker: Broker, run: Run, index: int, most: int) -> bytes:
+    """The beginning of a body, out of the store, where that has it."""
+    if not run.is_large:
+        return run.octets(index)[:most]
+    large, parts, number = run.large(index), bytearray(), 0
+    while len(parts) < min(large.size, most):
+        piece = broker.engine.bodies.piece(large, number)
+        if piece is None:
+            piece = await broker.committer.read_part(large.id, number)
+        if not piece:
+            break
+        parts += piece
+        number += 1
+    return bytes(parts[:most])
 
 
 def _text(body: bytes, *, is_whole: bool) -> str | None:

@@ -11,14 +11,14 @@ from starlette.responses import PlainTextResponse, Response
 
 from stompbox.admin import messages
 from stompbox.admin.access import may_see
-from stompbox.admin.actions import find_queue
+from stompbox.admin.actions import FARTHEST, find_queue
 from stompbox.admin.administration import FrameWishes
 from stompbox.admin.endpoints import ON_BROKER, OWN, SEEN, Choice, Number, Text, Truth, naming, reading
 from stompbox.admin.health import Reason, notes, reasons
 from stompbox.admin.history import SPANS, Plot
 from stompbox.admin.lag import behind
 from stompbox.admin.listing import MOST, Entry, Field, cutting, listed, named, page_of
-from stompbox.admin.messages import MessageView
+from stompbox.admin.messages import MessageView, Wanted
 from stompbox.admin.pipelines import BY_PIPELINE, PipelineView, entries_of
 from stompbox.admin.responses import json
 from stompbox.admin.views import (
@@ -48,6 +48,7 @@ from stompbox.broker.queues.depth import depth_of, sums_of
 from stompbox.broker.queues.queue import Queue
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.security import Right
+from stompbox.selectors import Selector, compile_selector
 from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
@@ -114,11 +115,12 @@ class Readiness(Struct):
     notes: list[Reason]
 
 
-class FirstMessages(Struct):
-    """Messages of a queue."""
+class FoundMessages(Struct):
+    """Messages of a queue. `next`: the offset to go on from (`start`); None: there are no more."""
 
     queue: str
     messages: list[MessageView]
+    next: int | None
 
 
 NO_LOGIN: Final = "Needs no credentials."
@@ -128,6 +130,12 @@ QUEUE: Final = Text(
 )
 LIMIT: Final = Number(
     "limit", "So many at most; else `management-browse-page-size` of the address.", None, MOST
+)
+LOOK: Final = (
+    Number("start", "From this offset on.", 0, FARTHEST, least=0),
+    Number("since", "That arrived then or later, ms since 1970.", 0, FARTHEST, least=0),
+    Text("selector", "That this selector takes.", ""),
+    Truth("whole", "With whole bodies, up to 1 MiB each; what is no text in `body_base64`."),
 )
 SPAN: Final = Choice(
     "span",
@@ -305,9 +313,9 @@ async def sinks(asked: ApiRequest) -> Response:
     return await listed(asked, "sinks", found, lambda sink: sink_view(known, sink))
 
 
-@reading("messages", FirstMessages, "Needs `browse` on the address.", QUEUE, LIMIT)
+@reading("messages", FoundMessages, "Needs `browse` on the address.", QUEUE, LIMIT, *LOOK)
 async def browse(asked: ApiRequest) -> object:
-    """The first messages of a queue. Nothing is taken."""
+    """Messages of a queue that wait or are being delivered, the oldest first. Nothing is taken."""
     with naming("queue"):
         queue = find_queue(asked.broker, asked.values["queue"])
         asked.require(Right.BROWSE, queue.address.name)
@@ -316,7 +324,20 @@ async def browse(asked: ApiRequest) -> object:
     if count > most:
         with naming("limit"):
             raise IllegalFrame("bad-number", f"limit is {count}; allowed is a number from 1 to {most}")
-    return {"queue": queue.name, "messages": await messages.first_messages(asked.broker, queue, count)}
+    wanted = Wanted(asked.values["start"], asked.values["since"], await _selector(asked))
+    found, following = await messages.first_messages(
+        asked.broker, queue, count, wanted, is_whole=asked.values["whole"]
+    )
+    return FoundMessages(queue.name, found, following)
+
+
+async def _selector(asked: ApiRequest) -> Selector | None:
+    """The selector that the URL has; compiled in a thread, for a long one takes its time."""
+    text: str = asked.values["selector"]
+    if not text:
+        return None
+    with naming("selector"):
+        return await asked.broker.loop.run_in_executor(None, compile_selector, text)
 
 
 @reading("frames", FrameWishes, ON_BROKER)

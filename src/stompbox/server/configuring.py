@@ -70,7 +70,7 @@ def configure(engine: Engine, addresses: Iterable[AddressTable], diverts: Iterab
     for divert in diverts:
         engine.add_divert(divert.address, divert_of(divert))
     for table in addresses:
-        for _ in _configuring_address(engine, table, is_start=True):
+        for _ in configuring_address(engine, table, is_start=True):
             pass
 
 
@@ -105,7 +105,7 @@ def reconfiguring(
     for name, table in after.items():
         if table != before.get(name) or name not in engine.addresses:
             said += _later(engine, table)
-            yield from _configuring_address(engine, table, is_start=False)
+            yield from configuring_address(engine, table, is_start=False)
 
 
 def _rules_for(own: Mapping[tuple[str, str], QueueTable], queue: Queue) -> Rules:
@@ -201,7 +201,8 @@ def _later(engine: Engine, table: AddressTable) -> list[str]:
     return [f"queue {local(name)!r} changes `durable` at the next start" for name in differ]
 
 
-def _configuring_address(engine: Engine, table: AddressTable, *, is_start: bool) -> Iterator[None]:
+def configuring_address(engine: Engine, table: AddressTable, *, is_start: bool) -> Iterator[None]:
+    """Makes an address, or changes it, to be as its table says, in steps."""
     address = engine.addresses.get(table.name) or engine.create_address(table.name)
     if address.is_auto:  # a frame had made it; from now on it stays
         address.stay()

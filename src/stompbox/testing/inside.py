@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from stompbox.admin.messages import delivering, first_of
+from stompbox.admin.messages import Wanted, delivering, first_of
 from stompbox.config import Configuration
 from stompbox.config.sources import convert
 from stompbox.errors import NotPermitted, StoreError, UsageError
@@ -250,7 +250,7 @@ class House:
         return [each for queue in self._queues(destination) for each in await self._held(queue)]
 
     async def _held(self, queue: Queue) -> list[Held]:
-        found = await first_of(self.broker, queue, MOST)
+        found, _ = await first_of(self.broker, queue, MOST, Wanted())
         out = delivering(queue)
         held = []
         for offset, run in found:

@@ -1,4 +1,5 @@
-"""Messages that leave a queue: dead letters back to where they came from (`Redrive`), or to another address, by an operator (`Move`).
+"""Messages that leave a queue: dead letters back to where they came from (`Redrive`), to another address, by an operator (`Move`),
+or nowhere (`Discard`). `Copy` sends them elsewhere, and they stay. Chosen ones alone go where it is said which (`among`).
 
 A dead letter comes to the queue that could not deliver it, as a new message there. What the broker added to it is taken off again. A
 message that does not say where it came from stays, and so does one that came from where whoever redrives may not send (`may_send`, by the
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses import limits, redelivery
@@ -24,13 +26,15 @@ from stompbox.message import ANYCAST, MULTICAST, ORIGINAL_ADDRESS, ORIGINAL_ID, 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.contracts import Engine
     from stompbox.broker.queues.queue import Queue
+    from stompbox.ranges import Ranges
 
 PORTION: Final = 1000  # messages at a time
 STEP: Final = 16  # parts of them, each sent by itself, that go in one step: less than a millisecond
 
 
 class Redrive:
-    """One queue gives back `most` messages, -1 all. `count` have gone; `is_done`, and `on_done` is called then. `stayed`: those that had to
+    """One queue gives back `most` messages, -1 all. `count` have gone; `is_done`, and `on_done` is called then. `among`: only the
+    messages with these offsets. `stayed`: those that had to
     stay, by the code of what a SEND would have been refused for."""
 
     def __init__(
@@ -41,6 +45,7 @@ class Redrive:
         most: int = -1,
         on_done: Callable[[int], None] | None = None,
         may_send: Callable[[str], bool] = lambda _: True,
+        among: Ranges | None = None,
     ) -> None:
         self.engine = engine
         self.may_send = may_send
@@ -48,7 +53,9 @@ class Redrive:
         self.queue = queue
         self.most = most
         self.on_done = on_done
-        self.stop = queue.address.log.next
+        self.among = among
+        end = queue.address.log.next
+        self.stop = end if among is None else min(end, max([stop for _, stop in among], default=0))
         self.count = 0
         self.is_done = False
         self._aside: list[Segment] = []
@@ -63,8 +70,8 @@ class Redrive:
         backlog = self.queue.backlog
         taken = 0
         while not self.is_done and backlog.count and self._left:
-            for part in _parts(backlog.pop_oldest(min(self._left, PORTION))):
-                sent = 0 if part.first >= self.stop or self.is_done else self._send_back(part)
+            for part in _parts(backlog.pop_oldest(min(self._left, PORTION)), self.among):
+                sent = self._send_back(part) if self._is_wanted(part) else 0
                 if sent < len(part):
                     self._aside.append(part.part(part.first + sent, part.stop))
                 self.engine.work.spend(COPY)
@@ -77,6 +84,11 @@ class Redrive:
             paging.load(self.engine, self.queue)
         else:
             self._end()
+
+    def _is_wanted(self, part: Segment) -> bool:
+        if part.first >= self.stop or self.is_done:
+            return False
+        return self.among is None or part.first in self.among
 
     @property
     def _left(self) -> int:
@@ -146,7 +158,16 @@ class Redrive:
         return f"<Redrive of {self.queue.name} {self.count} {'done' if self.is_done else 'under way'}>"
 
 
-def _parts(segment: Segment) -> list[Segment]:
+def _parts(segment: Segment, among: Ranges | None) -> list[Segment]:
+    """The parts of a segment that are sent each by itself: those that came from one place, and of which all are chosen, or none."""
+    if among is None:
+        return _alike(segment)
+    edges = [edge for part in among.within(segment.first, segment.stop) for edge in part]
+    cuts = sorted({segment.first, *edges, segment.stop})
+    return [part for low, high in pairwise(cuts) for part in _alike(segment.part(low, high))]
+
+
+def _alike(segment: Segment) -> list[Segment]:
     """Its messages that came from one place; each by itself where their headers do not say it for all."""
     if redelivery.ADDED.isdisjoint(set(segment.run.shape.holes) - {ORIGINAL_ID}):
         return [segment]
@@ -181,9 +202,17 @@ class Move(Redrive):
         super().__init__(engine, queue, most=most, on_done=on_done)
 
     def _send_back(self, segment: Segment) -> int:
-        fitting = self._fitting(self.to, segment)
+        fitting = self._forwarded(segment)
         if fitting is None:
             return 0
+        self._gone(fitting, "moved")
+        return len(fitting)
+
+    def _forwarded(self, segment: Segment) -> Segment | None:
+        """What the other address has taken of them."""
+        fitting = self._fitting(self.to, segment)
+        if fitting is None:
+            return None
         run = fitting.run
         low, high = fitting.first - run.first, fitting.stop - run.first
         shape = run.shape.marked() if is_doubtful(self.queue, fitting) else run.shape
@@ -194,5 +223,21 @@ class Move(Redrive):
             sender=run.sender,
         )
         self.engine.forward(self.to, copy)
-        self._gone(fitting, "moved")
-        return len(fitting)
+        return fitting
+
+
+class Copy(Move):
+    """Sends copies of the messages of a queue to another address. They stay where they are, and wait in memory until it is done."""
+
+    def _send_back(self, segment: Segment) -> int:
+        fitting = self._forwarded(segment)
+        self.count += 0 if fitting is None else len(fitting)
+        return 0
+
+
+class Discard(Redrive):
+    """Drops messages of a queue for good."""
+
+    def _send_back(self, segment: Segment) -> int:
+        self._gone(segment, "purged")
+        return len(segment)

@@ -1,0 +1,204 @@
+"""What an operator has the broker do in STOMP: sending a message, making and ending a durable subscription.
+
+The frames go the way of a client's, over a connection of the broker's own for the user who asks. So rights, limits, names and whatever
+else a frame is asked are those of clients, and no other way leads into a queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from binascii import Error as Base64Error
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from msgspec import Meta, Struct
+
+from stompbox.admin.apirequest import ANSWER_WITHIN, ApiRequest
+from stompbox.admin.endpoints import changing, naming
+from stompbox.config import Listener
+from stompbox.errors import IllegalFrame, Refused
+from stompbox.server.session.connection import Connection
+from stompbox.stomp.codec import Decoder, encode
+from stompbox.stomp.frames import SERVER_COMMANDS, Frame
+from stompbox.stomp.versions import V12
+
+if TYPE_CHECKING:
+    from stompbox.stomp.runs import Acks, Sends
+
+LISTENER: Final = Listener("admin", "interface", 0)  # what such a connection shows as its own
+RECEIPT: Final = "done"
+OWN: Final = frozenset(
+    ("destination", "receipt", "transaction", "content-length")
+)  # headers that the order has fields for, or none
+
+Host = Annotated[str, Meta(description="The virtual host, where there are some; else the default one.")]
+Destination = Annotated[
+    str, Meta(description="As in a frame: `/queue/NAME`, `/topic/NAME` and so on.", min_length=1)
+]
+
+
+class Sending(Struct, forbid_unknown_fields=True):
+    """A message. `body` or `body_base64`, which may hold any octets."""
+
+    destination: Destination
+    body: str = ""
+    body_base64: str | None = None
+    headers: Annotated[dict[str, str], Meta(description="Headers of the SEND beyond its destination.")] = {}
+    virtual_host: Host = ""
+
+
+class Subscribing(Struct, forbid_unknown_fields=True):
+    """A durable subscription to be made: that of a client-id and a name."""
+
+    destination: Destination
+    client_id: Annotated[str, Meta(description="Of the client that will come for it.", min_length=1)]
+    name: Annotated[str, Meta(description="Of the subscription.", min_length=1)]
+    selector: Annotated[str, Meta(description="Only messages that it takes.")] = ""
+    virtual_host: Host = ""
+
+
+class Ending(Struct, forbid_unknown_fields=True):
+    """A durable subscription that ends."""
+
+    client_id: Annotated[str, Meta(description="Of the client that made it.", min_length=1)]
+    name: Annotated[str, Meta(description="Of the subscription.", min_length=1)]
+    virtual_host: Host = ""
+
+
+class Sent(Struct):
+    """The message is stored, or where it goes to keeps none."""
+
+    destination: str
+    is_sent: bool
+
+
+class Durable(Struct):
+    """A durable subscription, and whether it is there now."""
+
+    client_id: str
+    name: str
+    is_there: bool
+
+
+@changing("messages/send", Sending, Sent, "Needs the rights that a SEND needs.")
+async def send(asked: ApiRequest) -> object:
+    """Sends a message, as a client with the same user would."""
+    order: Sending = asked.order
+    body = _octets(order)
+    for name in order.headers:
+        if name in OWN or not name:
+            with naming("headers"):
+                raise IllegalFrame("bad-header", f"header {name!r} cannot be given here")
+    await speak(asked, Frame("SEND", {"destination": order.destination, **order.headers}, body))
+    return Sent(order.destination, is_sent=True)
+
+
+@changing("durables/create", Subscribing, Durable, "Needs the rights that a SUBSCRIBE needs.")
+async def create_durable(asked: ApiRequest) -> object:
+    """Makes a durable subscription that waits for its client. Where it is there with another destination or selector, it is a new
+    one then."""
+    order: Subscribing = asked.order
+    headers = {
+        "destination": order.destination, "id": RECEIPT, "ack": "client-individual", "durable-subscription-name": order.name,
+        "prefetch-count": "1",
+    }  # fmt: skip
+    if order.selector:
+        headers["selector"] = order.selector
+    await speak(asked, Frame("SUBSCRIBE", headers), client_id=order.client_id)
+    return Durable(order.client_id, order.name, is_there=True)
+
+
+@changing("durables/delete", Ending, Durable, "Only for who made it, as an UNSUBSCRIBE.")
+async def delete_durable(asked: ApiRequest) -> object:
+    """Ends a durable subscription: what it holds goes."""
+    order: Ending = asked.order
+    _require_unused(asked, order)
+    headers = {"id": RECEIPT, "durable-subscription-name": order.name}
+    await speak(asked, Frame("UNSUBSCRIBE", headers), client_id=order.client_id)
+    return Durable(order.client_id, order.name, is_there=False)
+
+
+def _require_unused(asked: ApiRequest, order: Ending) -> None:
+    """Raises Refused where its client is there: an UNSUBSCRIBE would end the subscription from under it."""
+    with naming("virtual_host"):
+        host = asked.broker.hosts.find(order.virtual_host)
+    client_id = order.client_id if host is None else host.space + order.client_id
+    found = asked.broker.engine.durables.get((client_id, order.name))
+    if found is not None and found.consumer is not None and found.owner in ("", asked.user.name):
+        with naming("name"):
+            raise Refused("durable-in-use", f"durable subscription {order.name[:200]!r} has a subscriber")
+
+
+def _octets(order: Sending) -> bytes:
+    if order.body_base64 is None:
+        return order.body.encode()
+    with naming("body_base64"):
+        try:
+            return b64decode(order.body_base64, validate=True)
+        except (Base64Error, ValueError) as error:
+            raise IllegalFrame("bad-json", f"body_base64 is no base64: {error}") from None
+
+
+async def speak(asked: ApiRequest, frame: Frame, *, client_id: str = "") -> None:
+    """Has the broker obey one frame of the user's, and waits until that is done. Raises Refused for what an ERROR would say."""
+    broker, peer = asked.broker, asked.request.client
+    inside = Inside(asked.user.name, broker.loop.create_future())
+    asked.begin()
+    connection = Connection(broker, LISTENER, inside, peer.host if peer else "local")
+    headers = {"accept-version": "1.2", "host": asked.order.virtual_host, "heart-beat": "0,0"}
+    if client_id:
+        headers["client-id"] = client_id
+    try:
+        for said in (
+            Frame("CONNECT", headers),
+            Frame(frame.command, {**frame.headers, "receipt": RECEIPT}, frame.body),
+        ):
+            if said.body:
+                said.headers["content-length"] = str(len(said.body))
+            if not connection.is_ended:
+                connection.receive(encode(said, V12))
+        broker.flush()
+        await asyncio.wait([inside.answer], timeout=ANSWER_WITHIN)
+    finally:
+        connection.lost()
+        broker.flush()
+    if not inside.answer.done():
+        raise Refused("no-answer", f"what was asked is not done within {ANSWER_WITHIN:.0f} s; it may be yet")
+    found = inside.answer.result()
+    if found.command == "ERROR":
+        text = bytes(found.body).decode("utf-8", "replace").rstrip("\n") or found.headers.get("message", "")
+        raise Refused(found.headers.get("code", "refused"), text)
+
+
+class Inside:
+    """What stands in for a socket: it reads what the broker says, and keeps the answer, a RECEIPT or an ERROR."""
+
+    is_clogged = False
+    unread = 0
+    unsent = 0
+    silence: float | None = None
+    absence: float | None = None
+
+    def __init__(self, user: str, answer: asyncio.Future[Frame]) -> None:
+        self.certificate_name = user  # who has logged in to the admin interface is known
+        self.answer = answer
+        self._decoder: Decoder[Sends | Acks] = Decoder(SERVER_COMMANDS)
+        self._decoder.version = V12
+
+    def write(self, data: bytes) -> None:
+        for event in self._decoder.receive(data):
+            found: Any = event
+            if isinstance(found, Frame) and found.command in ("RECEIPT", "ERROR") and not self.answer.done():
+                self.answer.set_result(found)
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def enter(self) -> None: ...
+
+    def probe(self, seconds: int) -> None: ...
