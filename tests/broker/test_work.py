@@ -60,6 +60,39 @@ def test_each_waits_once_and_goes_on_behind_the_others() -> None:
     assert said == ["a", "b", "a"]
 
 
+def test_clients_take_turns_however_much_one_of_them_has() -> None:
+    said: list[str] = []
+    later = Turns(Work(10))
+    for number in range(100):
+        later.add(("much", number), lambda number=number: said.append(f"much {number}"), by=1)  # type: ignore[misc]
+    for name in ("one", "two"):
+        later.add(name, lambda name=name: said.append(name), by=2)  # type: ignore[misc]
+    later.add("nobody's", lambda: said.append("nobody's"))
+    assert (len(later), later.run(lambda: len(said) < 6)) == (103, True)
+    assert said == ["much 0", "one", "nobody's", "much 1", "two", "much 2"]
+    while later.run(lambda: True):
+        pass
+    assert said[6:] == [f"much {number}" for number in range(3, 100)]
+    assert not later.waiting
+
+
+def test_a_queue_of_one_client_waits_for_one_of_each_other_client(asked: list[str]) -> None:
+    """Not for all the queues that another has with selectors and a backlog."""
+    world = World(portion=100)
+    for name in [*[f"much {number}" for number in range(50)], "one"]:
+        send(world, 30, name)
+    for number in range(50):
+        consumer = world.consumer(f"much {number}", selector=f"n = {number + 100}", session=1)
+        world.on_queue(consumer, f"much {number}")
+    world.on_queue(world.consumer("one", selector="n = 29", session=2), "one")
+    turn = 0
+    while not world.out():
+        assert world.engine.dispatch_rest(lambda: False)
+        turn += 1
+    # 30 questions of 13 steps each
+    assert turn <= 20
+
+
 def test_a_selector_is_asked_once_about_each_message_that_waits(asked: list[str]) -> None:
     """Whoever comes or goes beside it: what was asked is remembered."""
     world = World()

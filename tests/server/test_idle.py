@@ -37,7 +37,7 @@ def test_an_idle_connection(tmp_path: Path) -> None:
             tracemalloc.stop()
         for client in clients:
             client.close()
-        assert each <= 6 << 10, f"{each:.0f} octets"
+        assert each <= 5_200, f"{each:.0f} octets"
         assert each < CONNECTION
 
     play(configured(tmp_path), story, fast=True)

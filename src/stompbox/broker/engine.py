@@ -42,6 +42,7 @@ from stompbox.broker.queues import expiry, reclaim
 from stompbox.broker.queues.consumer import Binding, Consumer, Sent
 from stompbox.broker.queues.contracts import Load
 from stompbox.broker.queues.memory import Memory, Unacknowledged
+from stompbox.broker.queues.questions import Questions
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.queues.state import QueueState
 from stompbox.broker.timers import Alarm, Timers
@@ -88,6 +89,7 @@ class Engine(Catalogue):
         self.durables: dict[tuple[str, str], Any] = {}
         self.work = Work()  # what this turn has cost so far
         self.later = Turns(self.work)  # what stopped half-way
+        self.questions = Questions(self.work)
         self.returning: Counter[QueueState] = (
             Counter()
         )  # those to which many messages come back (redelivery.py)
@@ -354,7 +356,7 @@ class Engine(Catalogue):
                 break
 
     def dispatch_later(self, queue: Queue) -> None:
-        self.later.add(queue, queue.dispatch)
+        self.later.add(queue, queue.dispatch, by=queue.client)
 
     def dispatch_rest(self, goes_on: Callable[[], bool] = always) -> bool:
         """Goes on with what stopped half-way, a portion of work each, so that others get their turn: one at least, and as long as

@@ -67,40 +67,60 @@ class Work:
         return f"<Work {self.done} of {self.portion} steps>"
 
 
-class Turns:
-    """What stopped half-way, in the order in which it did; each key waits once."""
+Piece = tuple[object, Callable[[], object]]
 
-    __slots__ = ("_keys", "steps", "work")
+
+class Turns:
+    """What stopped half-way: each key waits once. Those on whose behalf it is done (`by`: a connection's session, a user; None: nobody's)
+    take turns, however much one of them has; what one has is done in the order in which it stopped."""
+
+    __slots__ = ("_count", "_keys", "waiting", "work")
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.steps: deque[tuple[object, Callable[[], object]]] = deque()
+        self.waiting: dict[object, deque[Piece]] = {}  # by whose it is; whose turn comes next is the first
         self._keys: set[object] = set()
+        self._count = 0
 
-    def add(self, key: object, step: Callable[[], object]) -> None:
+    def add(self, key: object, step: Callable[[], object], *, by: object = None) -> None:
         if key not in self._keys:
             self._keys.add(key)
-            self.steps.append((key, step))
+            self._count += 1
+            own = self.waiting.get(by)
+            if own is None:
+                self.waiting[by] = deque([(key, step)])
+            else:
+                own.append((key, step))
 
-    def take(self, key: object, steps: Iterator[None]) -> None:
+    def take(self, key: object, steps: Iterator[None], *, by: object = None) -> None:
         """Takes steps until the portion is used up, one of them at least; the others when it is their turn. What goes on already under
         this key goes on alone: whoever makes steps looks at what there is when they are taken."""
         if key not in self._keys:
-            self._take(key, steps)
+            self._take(key, steps, by)
 
-    def _take(self, key: object, steps: Iterator[None]) -> None:
+    def _take(self, key: object, steps: Iterator[None], by: object) -> None:
         for _ in steps:
             if self.work.is_over:
-                self.add(key, partial(self._take, key, steps))
+                self.add(key, partial(self._take, key, steps, by), by=by)
                 return
 
+    def _next(self) -> Piece:
+        """Its client comes again behind the others."""
+        by = next(iter(self.waiting))
+        own = self.waiting.pop(by)
+        piece = own.popleft()
+        if own:
+            self.waiting[by] = own
+        self._keys.discard(piece[0])
+        self._count -= 1
+        return piece
+
     def run(self, goes_on: Callable[[], bool]) -> bool:
-        """Each of those that wait gets its turn, with a portion of its own, as long as `goes_on` says so. False when there was none.
+        """So many as wait get their turn, with a portion each, as long as `goes_on` says so. False when there was none.
         What it has cost is not held against those who come next."""
-        count = len(self.steps)
+        count = self._count
         for _ in range(count):
-            key, step = self.steps.popleft()
-            self._keys.discard(key)
+            _, step = self._next()
             self.work.begin()
             step()
             if not goes_on():
@@ -110,7 +130,7 @@ class Turns:
         return count > 0
 
     def __len__(self) -> int:
-        return len(self.steps)
+        return self._count
 
     def __repr__(self) -> str:
         return f"<Turns {len(self)} {self.work!r}>"

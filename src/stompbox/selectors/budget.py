@@ -13,16 +13,23 @@ STEPS = 50_000
 class Budget:
     """`left` is below zero once something had to be given up (`is_used_up`)."""
 
-    __slots__ = ("left", "steps")
+    __slots__ = ("_known", "left", "steps")
 
     def __init__(self, steps: int = STEPS) -> None:
         self.steps = steps
         self.left = steps
+        self._known = 0
 
     def spend(self, steps: int) -> bool:
         """Takes steps from the budget. False when they are more than are left."""
         self.left -= steps
         return self.left >= 0
+
+    def know(self, steps: int) -> None:
+        """What was done for another question before. It counts as if it had been done for this one, since no answer may depend on who
+        asked first; but it took no time."""
+        self.left -= steps
+        self._known += steps
 
     @property
     def is_used_up(self) -> bool:
@@ -30,7 +37,8 @@ class Budget:
 
     @property
     def spent(self) -> int:
-        return min(self.steps, self.steps - self.left)
+        """But for what was known."""
+        return min(self.steps, self.steps - self.left) - self._known
 
     def __repr__(self) -> str:
         return f"<Budget {self.left} of {self.steps} steps>"

@@ -176,11 +176,11 @@ class Broker(Clients):
         for _ in range(ROUNDS):
             if not engine.touched or not self.deliveries.write() or (engine.touched and self.turns.is_over):
                 break
-        if is_turn_over and engine.later.steps and self.turns.has_engine():
+        if is_turn_over and engine.later.waiting and self.turns.has_engine():
             # a portion takes some ms: not one for each who asks
             engine.dispatch_rest(self.turns.goes_on())
             self.deliveries.put_off()
-        if engine.touched or engine.later.steps:
+        if engine.touched or engine.later.waiting:
             self.flush_soon()
         if engine.loads:
             self.loads.start()

@@ -43,7 +43,9 @@ class Loads:
             return
         self.unreadable.discard(load.queue.id)
         # a portion each: a hundred may have been read at once
-        self.broker.engine.later.add(load, partial(self.broker.engine.loaded, load, runs, stop))
+        self.broker.engine.later.add(
+            load, partial(self.broker.engine.loaded, load, runs, stop), by=load.queue.client
+        )
         self.broker.flush_soon()
 
     def _cannot_load(self, load: Load, error: StoreError) -> None:

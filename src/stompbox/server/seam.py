@@ -104,7 +104,7 @@ class ClientConnection(Protocol):
     allowance: Allowance
     consumers: dict[str, Consumer]
     transactions: dict[str, Transaction]
-    doubtful: set[Transaction]
+    doubtful: frozenset[Transaction]
     timed_out: dict[str, None]
     transacted: dict[Consumer, bool]
     transport: Transport
@@ -133,6 +133,7 @@ class ClientConnection(Protocol):
     @property
     def upload(self) -> Incoming | None: ...
 
+    def doubt(self, transactions: Iterable[Transaction], /) -> None: ...
     def write_out(self) -> None: ...
     def release(self, sequence: int) -> None: ...
     def refuse_commit(self, sequence: int, error: StoreError) -> None: ...

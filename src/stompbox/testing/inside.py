@@ -175,7 +175,7 @@ class TestedBroker(Broker):
         )
         return bool(
             engine.touched
-            or engine.later.steps
+            or engine.later.waiting
             or engine.loads
             or self.tasks
             or self.turns.waiting

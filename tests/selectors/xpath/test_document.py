@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stompbox.selectors import Budget
 from stompbox.selectors.xpath import Document, compile_xpath
 from stompbox.selectors.xpath.document import NodeKind, NotXml, Unseen, parse_xml
 
@@ -15,7 +16,7 @@ def holds(text: str, body: bytes | None, limit: int = 102_400) -> bool | None:
 
 
 def outline(body: bytes) -> list[tuple[str, str]]:
-    return [(node.kind.value, node.name or node.text) for node in parse_xml(body)]
+    return [(node.kind.value, node.name or node.text) for node in parse_xml(body, Budget())]
 
 
 def test_nodes_stand_in_document_order() -> None:
@@ -31,7 +32,7 @@ def test_nodes_stand_in_document_order() -> None:
         ("processing instruction", "t"),
         ("text", "y"),
     ]
-    nodes = parse_xml(body)
+    nodes = parse_xml(body, Budget())
     assert [(node.order, node.last, node.parent) for node in nodes] == [
         (0, 8, -1), (1, 8, 0), (2, 2, 1), (3, 3, 1), (4, 4, 1), (5, 6, 1), (6, 6, 5), (7, 7, 1), (8, 8, 1),
     ]  # fmt: skip
@@ -74,7 +75,7 @@ def test_text_is_one_node_as_far_as_it_goes() -> None:
 )
 def test_what_is_no_xml_is_false(body: bytes) -> None:
     with pytest.raises(NotXml):
-        parse_xml(body)
+        parse_xml(body, Budget())
     assert holds("true()", body) is False
     assert holds("not(//x)", body) is False
 
@@ -119,7 +120,7 @@ LAUGHS = b"<?xml version='1.0'?><!DOCTYPE l [<!ENTITY a0 'ha'>" + b"".join(
 )
 def test_a_doctype_ends_the_reading(body: bytes) -> None:
     with pytest.raises(Unseen):
-        parse_xml(body)
+        parse_xml(body, Budget())
     assert holds("true()", body) is None
 
 
@@ -168,10 +169,12 @@ def test_the_body_is_read_once() -> None:
     assert calls == [1]
 
 
-def counted(parse: Callable[[bytes], object], calls: list[bytes]) -> Callable[[bytes], object]:
-    def parsed(body: bytes) -> object:
+def counted(
+    parse: Callable[[bytes, Budget], object], calls: list[bytes]
+) -> Callable[[bytes, Budget], object]:
+    def parsed(body: bytes, budget: Budget) -> object:
         calls.append(body)
-        return parse(body)
+        return parse(body, budget)
 
     return parsed
 

@@ -14,6 +14,7 @@ from stompbox.broker.queues.expiry import is_ruled
 from stompbox.broker.queues.matching import (
     Plan,
     Range,
+    is_answered,
     one_by_one,
     wanted,
     wanted_within,
@@ -382,6 +383,19 @@ class Address:
         return (
             one_by_one(selector, segment.run, segment.first, segment.stop, self, segment=segment, queue=queue)
             or []
+        )
+
+    def is_answered(self, selector: Selector, segment: Segment, queue: int, *, waits: bool = True) -> bool:
+        """Whether that is known, or found out at once: else the turn's work is used up. `waits`: the segment is in the queue, and not in
+        the log alone."""
+        return is_answered(
+            selector,
+            segment.run,
+            segment.first,
+            segment.stop,
+            self,
+            segment=segment if waits else None,
+            queue=queue,
         )
 
     def verdicts(self, queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[int, int, bool]]:

@@ -104,6 +104,8 @@ class Waiting(Protocol):
     """A run that waits until all who get it have been offered it."""
 
     @property
+    def run(self) -> Run: ...
+    @property
     def size(self) -> int: ...
 
 

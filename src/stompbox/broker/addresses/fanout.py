@@ -295,7 +295,7 @@ def put_off(address: Address, run: Run, groups: Groups) -> None:
     if fanout is None:
         fanout = Fanout(address, run.first)
         address.follow(fanout)
-        address.engine.later.add(fanout, lambda: _go_on(address))
+        address.engine.later.add(fanout, lambda: _go_on(address), by=run.sender)
     fanout.add(Waiting(run, groups, address.no_locals.get(run.sender, ()), address.uses))
     while fanout.size > MOST and not fanout.is_offering:
         fanout.step()
@@ -308,7 +308,7 @@ def _go_on(address: Address) -> None:
         return
     fanout.step()
     if fanout.runs:
-        address.engine.later.add(fanout, lambda: _go_on(address))
+        address.engine.later.add(fanout, lambda: _go_on(address), by=next(iter(fanout.runs)).run.sender)
 
 
 def finishing(sends: Iterable[tuple[Address, Run]]) -> Iterator[None]:

@@ -82,7 +82,7 @@ def _is_behind(queue: LoggedQueue) -> bool:
 
 def wake(queue: LoggedQueue) -> None:
     """The time of some has come: scheduled messages, and those that waited for their redelivery."""
-    queue.engine.later.take((wake, queue), _waking(queue))
+    queue.engine.later.take((wake, queue), _waking(queue), by=queue.client)
 
 
 def _waking(queue: LoggedQueue) -> Iterator[None]:
@@ -109,7 +109,7 @@ def _waking(queue: LoggedQueue) -> Iterator[None]:
 
 def expire(queue: LoggedQueue) -> None:
     """Drops, in steps, what of the backlog has expired."""
-    queue.engine.later.take((expire, queue), _expiring(queue))
+    queue.engine.later.take((expire, queue), _expiring(queue), by=queue.client)
 
 
 def _expiring(queue: LoggedQueue) -> Iterator[None]:

@@ -146,7 +146,7 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
         consumer.on_close.append(lambda: shown.hide_from(browser))
     browser.bind(consumer)
     dispatch.withhold(engine, [browser])
-    engine.later.take((browse, browser), _filling(browser, held(shown), first, left))
+    engine.later.take((browse, browser), _filling(browser, held(shown), first, left), by=consumer.session)
     return browser
 
 

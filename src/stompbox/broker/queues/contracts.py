@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stompbox.broker.logs.segments import Segment
     from stompbox.broker.queues.consumer import Consumer
     from stompbox.broker.queues.memory import Memory
+    from stompbox.broker.queues.questions import Questions
     from stompbox.broker.queues.state import QueueState
     from stompbox.broker.timers import Alarm, Timers
     from stompbox.broker.undelivered import Undelivered
@@ -123,6 +124,10 @@ class Address(Protocol):
     def queues(self) -> Iterable[Any]:
         """All queues of the address."""
 
+    def is_answered(
+        self, selector: Selector, segment: Segment, queue: int, /, *, waits: bool = True
+    ) -> bool: ...
+
     def is_volatile(self, run: Run, /) -> bool:
         """Whether the messages of a run end with the broker."""
 
@@ -148,6 +153,8 @@ class Engine(Protocol):
     def work(self) -> Work: ...
     @property
     def later(self) -> Turns: ...
+    @property
+    def questions(self) -> Questions: ...
     @property
     def timers(self) -> Timers: ...
     @property

@@ -53,6 +53,7 @@ class Address(Protocol):
     @property
     def memory(self) -> Memory: ...
     def wanted_of(self, selector: Selector, segment: Segment, queue: int, /) -> list[tuple[int, int]]: ...
+    def is_answered(self, selector: Selector, segment: Segment, queue: int, /) -> bool: ...
 
 
 Head = tuple[int, int]
@@ -147,8 +148,8 @@ class Lanes:
     """Segments by lane. `common` is the lane of none, and the only one as long as no consumer has a selector or a lane of its own."""
 
     __slots__ = (
-        "_in_order", "_last", "_most_lanes", "_numbers", "_orders", "_others", "_owned", "_size", "_steps", "_uses", "address", "by_lane",
-        "common", "expiring", "is_heavy", "is_ranked", "queue", "selectors", "steps", "unsorted",
+        "_in_order", "_last", "_looking", "_most_lanes", "_numbers", "_orders", "_others", "_owned", "_size", "_steps", "_uses", "address",
+        "by_lane", "common", "expiring", "is_heavy", "is_ranked", "queue", "selectors", "steps", "unsorted",
     )  # fmt: skip
 
     def __init__(
@@ -166,6 +167,7 @@ class Lanes:
         self._numbers: list[int] = []
         self._last = 0  # number that was given
         self._steps = 0  # that they take, XPATH and LIKE apart
+        self._looking = 0  # of them that look into bodies
         self._owned: set[Lane] = set()  # lanes of consumers of their own
         self.unsorted: list[Unsorted] = []
         self._orders: dict[Key, Order] = {}  # of the lanes but the common one, by who takes from them
@@ -391,6 +393,8 @@ class Lanes:
         takers: list[Selector] = []
         while at < len(self._in_order):
             selector = self._in_order[at]
+            if not self.address.is_answered(selector, message, self.queue):
+                break
             at += 1
             if self.address.wanted_of(selector, message, self.queue):
                 takers.append(selector)
@@ -399,7 +403,7 @@ class Lanes:
         known = self._known(left).union(takers)
         work.spend(len(known) // 4)
         if at < len(self._in_order):
-            rest = Unsorted(self._backlog(), self._numbers[at - 1], known)
+            rest = Unsorted(self._backlog(), self._numbers[at - 1] if at else 0, known)
             rest.backlog.push(message)
             self.unsorted.insert(0, rest)
             self._size += message.cost
@@ -459,8 +463,9 @@ class Lanes:
     def _count(self, selector: Selector, uses: int) -> None:
         work = self.address.engine.work
         self.steps += uses * selector.most_steps
+        self._looking += uses * selector.needs_body
         self._steps += uses * selector.steps
-        self.is_heavy = self.steps > 2 * work.most or self._steps > work.heavy
+        self.is_heavy = self.steps > 2 * work.most or self._steps > work.heavy or self._looking > 0
 
     def _unsort(self) -> None:
         """What waits is to be sorted: each lane was, so its messages pay for this."""

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.logs.segments import Segment, octets_of
+from stompbox.broker.queues.questions import Key
 from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate
 from stompbox.config.spaces import local
 from stompbox.message import Run, Shape
@@ -28,6 +29,7 @@ from stompbox.selectors.values import number_of_text
 if TYPE_CHECKING:
     from stompbox.broker.queues.contracts import Address
     from stompbox.broker.queues.queue import Queue
+    from stompbox.broker.queues.state import QueueState
     from stompbox.config.settings import AddressSettings
 
 Range = tuple[int, int]
@@ -103,10 +105,13 @@ def one_by_one(
     segment: Segment | None = None,
     queue: int = 0,
     limit: int | None = None,
+    asker: QueueState | None = None,
 ) -> list[Range] | None:
-    """What of first .. stop-1 the selector takes, asked about each message; `segment`: what has become of them in the queue."""
+    """What of first .. stop-1 the selector takes, asked about each message; `segment`: what has become of them in the queue; `asker`: who
+    comes again, and goes on with a question whose answer takes longer than this turn."""
     found: list[Range] = []
-    work = address.engine.work
+    engine = address.engine
+    work = engine.work
     shared = facts_of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))
     for offset in range(first, stop):
         if limit is not None and work.done > limit:
@@ -115,9 +120,80 @@ def one_by_one(
         headers: Mapping[str, str] = run.headers(index) if run.columns else run.shape.headers
         known = facts_of_message(run, index, shared, segment, queue) if selector.is_per_message else shared
         body = None if run.is_large else partial(run.octets, index)
-        if asked(address, selector, headers, known, body):
+        if not selector.needs_body:
+            is_taken: bool | None = asked(address, selector, headers, known, body)
+        else:
+            key = _key(selector, run, offset, segment, queue)
+            message = headers, known, body
+            if limit is None:
+                is_taken = engine.questions.answer(key)
+                if is_taken is None:
+                    is_taken = asked(address, selector, *message)
+            else:
+                is_taken = _asked_of_body(address, selector, message, key, run, asker=asker)
+        if is_taken is None:
+            return None
+        if is_taken:
             add_offset(found, offset)
     return found
+
+
+def is_answered(
+    selector: Selector,
+    run: Run,
+    first: int,
+    stop: int,
+    address: Address,
+    *,
+    segment: Segment | None = None,
+    queue: int = 0,
+) -> bool:
+    """Whether `wanted` tells at once what a selector takes of first .. stop-1. What it has to look into the bodies for is asked as far as
+    the portion of the turn goes; when that is not all, the turn's work is used up, and who asks comes again."""
+    if not selector.needs_body:
+        return True
+    engine = address.engine
+    asker, limit = engine.queues.get(queue), engine.work.portion
+    found = one_by_one(
+        selector, run, first, stop, address, segment=segment, queue=queue, limit=limit, asker=asker
+    )
+    return found is not None
+
+
+def _key(selector: Selector, run: Run, offset: int, segment: Segment | None, queue: int) -> Key:
+    """What an answer depends on."""
+    own = queue if "message_id" in selector.facts else 0
+    if segment is None:
+        return selector.number, id(run), offset, own, 0, False
+    return selector.number, id(run), offset, own, segment.deliveries, segment.is_redelivered
+
+
+def _asked_of_body(
+    address: Address,
+    selector: Selector,
+    message: tuple[Mapping[str, str], Facts, Callable[[], bytes] | None],
+    key: Key,
+    run: Run,
+    *,
+    asker: QueueState | None,
+) -> bool | None:
+    """As `asked`; None: it takes more than the portion of this turn. The `asker` comes again."""
+    engine = address.engine
+    known = engine.questions.answer(key)
+    if known is not None:
+        return known
+    engine.work.spend(selector.steps)
+    ask = partial(selector.matches, *message)
+    if asker is None:
+        found = engine.questions.try_once(key, run, ask)
+    else:
+        found = engine.questions.go_on(key, run, ask, now=engine.now, client=asker.client)
+    if found is None:
+        return None
+    is_taken, budget = found
+    if budget.is_used_up and not is_taken:
+        engine.undelivered.note(address.name, TOO_EXPENSIVE, Fate.NOT_MATCHED, 1)
+    return is_taken
 
 
 def add_offset(ranges: list[Range], offset: int) -> None:

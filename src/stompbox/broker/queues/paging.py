@@ -143,7 +143,7 @@ def load(engine: Engine, queue: LoggedQueue) -> None:
     if queue.is_loading or queue.paged_from < 0:
         return
     if engine.work.is_over:  # what is next may be in memory, and its messages are asked about at once
-        engine.later.add((load, queue), partial(load, engine, queue))
+        engine.later.add((load, queue), partial(load, engine, queue), by=queue.client)
         return
     start = max(queue.paged_from, queue.cursor.position)
     if start < log.oldest and queue.moves_by_itself:
@@ -200,6 +200,19 @@ def is_gone(queue: LoggedQueue, run: Run, first: int) -> bool:
 def is_doubtful(queue: QueueState, segment: Segment) -> bool:
     """What becomes of these messages now may have become of them before a crash, and nobody knows."""
     return segment.run.shape.is_suspect or segment.first < queue.doubted_below
+
+
+def is_sifted_at_once(queue: LoggedQueue, run: Run, first: int, stop: int) -> bool:
+    """Whether the queue's selector has been asked; else the turn's work is used up, and the next turn goes on with it."""
+    return (
+        queue.selector is None
+        or not queue.wants(run)
+        or is_gone(queue, run, first)
+        or all(
+            queue.address.is_answered(queue.selector, Segment(run, low, high), queue.id, waits=False)
+            for low, high in queue.still_in_log(first, stop)
+        )
+    )
 
 
 def sifted(queue: LoggedQueue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
@@ -299,10 +312,16 @@ def _search(
     for number, run in enumerate(runs):
         for first, end in portions(queue, run, start, stop):
             work.spend(MESSAGE)
+            if not is_sifted_at_once(queue, run, first, end):
+                queue.keep_unsearched(Unread(runs[number:], first, stop))
+                return first
             for low, high in queue.still_in_log(first, end):
                 for segment, is_wanted in sifted(queue, run, low, high):
-                    if is_wanted and _is_plain(queue, run) and not queue.engine.is_spent(queue, segment):
-                        _offer_found(queue, segment, start, searching, waiting)
+                    if not (is_wanted and _is_plain(queue, run)) or queue.engine.is_spent(queue, segment):
+                        continue
+                    if not _offer_found(queue, segment, start, searching, waiting):
+                        queue.keep_unsearched(Unread(runs[number:], segment.first, stop))
+                        return segment.first
             if end < stop and work.is_over:
                 queue.keep_unsearched(Unread(runs[number:], end, stop))
                 return end
@@ -311,11 +330,13 @@ def _search(
 
 def _offer_found(
     queue: LoggedQueue, segment: Segment, start: int, searching: list[Binding], waiting: set[Binding]
-) -> None:
-    """To those whose search has come here; only their selectors are asked."""
+) -> bool:
+    """To those whose search has come here; only their selectors are asked. False: they are to be asked again in another turn."""
     here = [b for b in searching if b not in waiting and start <= _searched(queue, b) < segment.stop]
     asked = frozenset([b.consumer.selector for b in here if b.consumer.selector is not None])
     queue.engine.work.spend(len(searching))
+    if not all(queue.address.is_answered(selector, segment, queue.id) for selector in asked):
+        return False
     for lane, part in queue.backlog.parted(segment, asked):
         takers = [
             b for b in takers_of(lane, here, is_shared=queue.is_shared) if _searched(queue, b) <= part.first
@@ -330,6 +351,7 @@ def _offer_found(
                 binding.search_from(reached)
                 binding.starve()
             waiting.update(takers)
+    return True
 
 
 def _is_plain(queue: LoggedQueue, run: Run) -> bool:

@@ -302,7 +302,8 @@ class Queue(LoggedQueue):
         binding.consumer.starved.pop(self, None)
         if binding.consumer.starved and not binding.consumer.is_closed:
             # what it had of this queue may be credit for another
-            self.engine.later.add((Consumer.feed, binding.consumer), binding.consumer.feed)
+            consumer = binding.consumer
+            self.engine.later.add((Consumer.feed, consumer), consumer.feed, by=consumer.session)
         del binding.consumer.bindings[self.id]
         binding.consumer.allowance.bind(-1)
         if self.groups is not None:  # they are to be given out anew
@@ -341,6 +342,9 @@ class Queue(LoggedQueue):
         for number, run in enumerate(runs):
             for first, end in paging.portions(self, run, at, stop):
                 work.spend(MESSAGE)
+                if not paging.is_sifted_at_once(self, run, first, end):
+                    self.unread = Unread(runs[number:], at, stop)
+                    return at
                 self._pass_over(at, first)
                 for low, high in self.still_in_log(first, end):
                     self._take_in(run, low, high)

@@ -188,7 +188,7 @@ OFFSETS: Final = 1000  # the same of messages that are in the log alone: a step 
 
 def purge(queue: LoggedQueue, on_done: Callable[[], None] = lambda: None) -> None:
     """Drops all that waits, loaded or not. `on_done` is called at the end."""
-    queue.engine.later.take(object(), _purging(queue, on_done))
+    queue.engine.later.take(object(), _purging(queue, on_done), by=queue.client)
 
 
 def _purging(queue: LoggedQueue, on_done: Callable[[], None]) -> Iterator[None]:
@@ -227,7 +227,7 @@ def drop(queue: LoggedQueue) -> None:
     """The queue is gone: what it had in memory goes."""
     queue.forget_later()
     if queue.count or queue.has_waits:
-        queue.engine.later.take(object(), _dropping(queue))
+        queue.engine.later.take(object(), _dropping(queue), by=queue.client)
 
 
 def _dropping(queue: LoggedQueue) -> Iterator[None]:
@@ -240,7 +240,7 @@ def let_go(queue: LoggedQueue) -> None:
     queue.forget_later()
     backlog, waits = queue.let_go()
     if (backlog is not None and backlog.count) or (waits is not None and waits.count):
-        queue.engine.later.take(object(), _letting_go(queue.engine, backlog, waits))
+        queue.engine.later.take(object(), _letting_go(queue.engine, backlog, waits), by=queue.client)
 
 
 def _letting_go(engine: Engine, backlog: Lanes | None, waits: Waits | None) -> Iterator[None]:

@@ -211,6 +211,12 @@ class QueueState(metaclass=ABCMeta):
         """Says whether the queue goes when nobody needs it."""
         self.is_auto = is_auto
 
+    @property
+    def client(self) -> object:
+        """On whose behalf its messages are looked at and handed out: the connection that consumes them first, else the user who made
+        it."""
+        return self.bindings[0].consumer.session if self.bindings else self.maker
+
     def count_for(self, user: str | None) -> None:
         """The queue counts for this user (makers.py), or for nobody."""
         self.maker = user

@@ -51,7 +51,9 @@ def start(consumer: Consumer) -> None:
     consumer.start()
     bindings = list(consumer.bindings.values())
     if bindings:
-        bindings[0].queue.engine.later.take((start, consumer), _starting(consumer, bindings))
+        bindings[0].queue.engine.later.take(
+            (start, consumer), _starting(consumer, bindings), by=consumer.session
+        )
 
 
 def _starting(consumer: Consumer, bindings: list[Binding]) -> Iterator[None]:

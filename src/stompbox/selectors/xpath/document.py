@@ -8,10 +8,10 @@ Does not decide what a path selects.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from xml.parsers import expat
 
 from stompbox.selectors.budget import Budget
@@ -22,6 +22,8 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _NODE_STEPS = 3
 """To make a node of a body takes ten times as long as to look at one; but all XPATHs of all selectors share the nodes."""
 
+_PAID_TOGETHER = 128  # nodes
+_KEPT = 4  # documents, of up to 3 MiB; as many as are looked at in turn (broker/queues/questions.py)
 _MOST_NODES = 12_000  # so that of the steps (budget.py) enough are left to look at each
 _SEPARATOR = "\x01"  # no character of XML, so no namespace name contains it
 
@@ -87,14 +89,13 @@ class Document:
         """In document order, the root first; attributes stand behind their element. Raises NotXml or Unseen."""
         if self._nodes is None:
             self._nodes = self._read()
-            self.budget.spend(len(self._nodes) * _NODE_STEPS)
         return self._nodes
 
     def _read(self) -> list[XmlNode]:
         body = self._body() if self._body else None
         if body is None or len(body) > self._limit:
             raise Unseen
-        nodes = _parsed(body)
+        nodes = _parsed(body, self.budget)
         if isinstance(nodes, list):
             return nodes
         if nodes is TooManyNodes:
@@ -102,23 +103,41 @@ class Document:
         raise nodes()
 
 
-@lru_cache(maxsize=2)
-def _parsed(body: bytes) -> list[XmlNode] | type[NotXml | Unseen]:
-    """Many subscriptions look at the same message one after the other: the last document is kept, and the one before it, as what comes
-    and what waits are looked at in turn."""
+Parsed = list[XmlNode] | type[NotXml | Unseen]
+_LAST: OrderedDict[bytes, tuple[Parsed, int]] = OrderedDict()
+
+
+def _parsed(body: bytes, budget: Budget) -> Parsed:
+    """Many subscriptions look at the same message one after the other: the last documents are kept, with the steps that they took, as
+    several are looked at in turn."""
+    found = _LAST.get(body)
+    if found is not None:
+        _LAST.move_to_end(body)
+        budget.know(found[1])
+        return found[0]
+    before = budget.left
+    parsed = _outcome(body, budget)
+    _LAST[body] = parsed, before - budget.left
+    if len(_LAST) > _KEPT:
+        _LAST.popitem(last=False)
+    return parsed
+
+
+def _outcome(body: bytes, budget: Budget) -> Parsed:
     try:
-        return parse_xml(body)
+        return parse_xml(body, budget)
     except NotXml:
         return NotXml
     except Unseen as error:
         return type(error)
 
 
-def parse_xml(body: bytes) -> list[XmlNode]:
-    """The nodes of a document, as Document.nodes has them."""
+def parse_xml(body: bytes, budget: Budget) -> list[XmlNode]:
+    """The nodes of a document, as Document.nodes has them. What it takes is spent on the way, so that who asks may let others go on
+    meanwhile."""
     text = _decoded(body)
     _refuse_doctype(text)
-    reader = _Reader()
+    reader = _Reader(budget)
     parser = expat.ParserCreate(namespace_separator=_SEPARATOR)
     parser.namespace_prefixes = True
     parser.buffer_text = True
@@ -169,15 +188,23 @@ def _refuse_doctype(body: bytes | str) -> None:
 class _Reader:
     """What expat reports, as nodes. `_open` and `_children` belong to the elements that have not ended yet, the root first."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         root = XmlNode(NodeKind.ROOT, 0, -1)
+        self._budget = budget
+        self._paid = 0  # nodes whose steps were spent
         self._nodes = [root]
         self._open = [root]
         self._children: list[list[XmlNode]] = [[]]
 
     def finished(self) -> list[XmlNode]:
         self.end("")
+        self._pay()
         return self._nodes
+
+    def _pay(self) -> None:
+        steps = (len(self._nodes) - self._paid) * _NODE_STEPS
+        self._paid = len(self._nodes)
+        self._budget.spend(steps)
 
     def declaration(self, version: str, encoding: str | None, standalone: int) -> None:
         if (encoding.lower() if encoding else None) not in _ENCODINGS:
@@ -223,6 +250,8 @@ class _Reader:
         order = len(self._nodes)
         if order >= _MOST_NODES:
             raise TooManyNodes
+        if order >= self._paid + _PAID_TOGETHER:
+            self._pay()
         node = XmlNode(kind, order, self._open[-1].order, local, uri, prefix, text, order)
         self._nodes.append(node)
         self._children[-1].append(node)

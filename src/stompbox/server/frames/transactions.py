@@ -112,7 +112,8 @@ def _undoing(connection: Speaker, transaction: Transaction) -> Iterator[None]:
 def _end(connection: Speaker, transaction: Transaction) -> None:
     """Forgets a transaction, which is open no longer, whatever becomes of it."""
     del connection.transactions[transaction.name]
-    connection.doubtful.discard(transaction)
+    if transaction in connection.doubtful:
+        connection.doubt(connection.doubtful - {transaction})
     connection.broker.timeouts.ended(transaction)
     _pause(connection)
 

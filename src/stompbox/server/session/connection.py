@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import TimerHandle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from secrets import token_hex
@@ -79,7 +79,8 @@ class Connection(Writing):
         self.upload: Upload | None = None  # a large body that is coming in
         self.consumers: dict[str, Consumer] = {}
         self.transactions: dict[str, Transaction] = {}
-        self.doubtful: set[Transaction] = set()  # those that were open when rights changed
+        # those that were open when rights changed
+        self.doubtful: frozenset[Transaction] = frozenset()
         # transactions that the broker has aborted, and the client does not know
         self.timed_out: dict[str, None] = {}
         self.transacted: dict[Consumer, bool] = {}  # subscriptions that wait for BEGIN; True: with ack:auto
@@ -104,6 +105,10 @@ class Connection(Writing):
         if self.frames is not None:
             self.frames.came(data)
         self.reading.receive(data)
+
+    def doubt(self, transactions: Iterable[Transaction]) -> None:
+        """Rights have changed since these were begun."""
+        self.doubtful = frozenset(transactions)
 
     def enter_host(self, host: str | None, space: str, client_id: str) -> None:
         """Logged in: the names that it says are those of its virtual host."""

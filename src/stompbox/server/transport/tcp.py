@@ -77,7 +77,9 @@ class Socket(asyncio.Protocol):
         self.peer = str(name[0]) if name and isinstance(name, tuple) else "local"
         self.broker.sockets.add(self)
         options = self.listener.options
-        self._deadline = self.broker.loop.call_later(options.handshake_timeout / 1000, self._late)
+        self._deadline: asyncio.TimerHandle | None = self.broker.loop.call_later(
+            options.handshake_timeout / 1000, self._late
+        )
         self.admission.arrive(self, options)
         if not self._awaits_proxy:
             self._is_located()
@@ -191,7 +193,13 @@ class Socket(asyncio.Protocol):
             # gone while its login was verified: what it said is obeyed, and it takes no room
             return
         self.admission.enter(self, self.listener.options)
-        self._deadline.cancel()
+        self._in_time()
+
+    def _in_time(self) -> None:
+        """What it had a deadline for has come: a connection keeps no timer that has been cancelled."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def pause_writing(self) -> None:
         self.is_clogged = True
@@ -210,7 +218,7 @@ class Socket(asyncio.Protocol):
         if not self._transport.can_write_eof():
             return False
         if not self._closing and isinstance(receiver, Connection) and receiver.says_its_last():
-            self._deadline.cancel()
+            self._in_time()
             self._deadline = self.broker.loop.call_later(LAST_WORDS, self._transport.close)
             return True
         if not self.broker.turns.is_over:
@@ -227,7 +235,7 @@ class Socket(asyncio.Protocol):
                 f"connection from {self.peer}", PeerError("tls-handshake-failed", text), closes=True
             )
         self._closing = True
-        self._deadline.cancel()
+        self._in_time()
         self.admission.gone(self)
         self.broker.sockets.discard(self)
         receiver, self._receiver = self._receiver, None
@@ -301,7 +309,7 @@ class Socket(asyncio.Protocol):
         if self._closing:
             return
         self._closing = True
-        self._deadline.cancel()
+        self._in_time()
         self.admission.linger(self)
         if self._is_half_closed:
             self._transport.close()
