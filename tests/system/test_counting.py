@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from tests.conftest import Serve, Served
+from tests.conftest import Served
+from tests.system.conftest import Start
 from tests.system.plain import Plain
 
 BEFORE = "persist-delivery-count-before-delivery = true\n"
@@ -15,13 +13,8 @@ RULES = '[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = 3\ndead-lette
 
 
 @pytest.fixture
-def start(serve: Serve, tmp_path: Path) -> Callable[..., Served]:
-    def begin(text: str) -> Served:
-        (tmp_path / "broker").mkdir(exist_ok=True)
-        (tmp_path / "broker" / "stompbox.toml").write_text(text + RULES)
-        return serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
-
-    return begin
+def start(start: Start) -> Start:
+    return lambda text: start(text + RULES)
 
 
 def killed(served: Served) -> None:
@@ -35,7 +28,7 @@ def subscribe(client: Plain, destination: str = "/queue/q", **headers: str) -> N
     )
 
 
-def test_each_broker_that_died_with_a_message_was_an_attempt(start: Callable[..., Served]) -> None:
+def test_each_broker_that_died_with_a_message_was_an_attempt(start: Start) -> None:
     served = start(BEFORE)
     with Plain(served.port) as client:
         client.send("SEND", {"destination": "/queue/q", "receipt": "1"}, b"poison")
@@ -53,7 +46,7 @@ def test_each_broker_that_died_with_a_message_was_an_attempt(start: Callable[...
         assert (found.headers["subscription"], found.body) == ("/queue/dead", b"poison")
 
 
-def test_without_it_only_failures_that_were_seen_count(start: Callable[..., Served]) -> None:
+def test_without_it_only_failures_that_were_seen_count(start: Start) -> None:
     served = start("")
     with Plain(served.port) as client:
         client.send("SEND", {"destination": "/queue/q", "receipt": "1"}, b"poison")
@@ -74,9 +67,7 @@ def test_without_it_only_failures_that_were_seen_count(start: Callable[..., Serv
 
 
 @pytest.mark.parametrize("prefetch", ["1", "7", "1000"])
-def test_nothing_is_lost_or_out_of_order_for_being_counted(
-    start: Callable[..., Served], prefetch: str
-) -> None:
+def test_nothing_is_lost_or_out_of_order_for_being_counted(start: Start, prefetch: str) -> None:
     served = start(BEFORE)
     with Plain(served.port) as client:
         subscribe(client, **{"prefetch-count": prefetch})

@@ -7,7 +7,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -15,25 +15,14 @@ import pytest
 
 from stompbox.stomp.frames import Frame
 from stompbox.store.check import SMALL
-from tests.conftest import Serve, Served
+from tests.conftest import Served
+from tests.system.conftest import Start
 from tests.system.plain import WITHIN, Plain
 from tests.system.test_serve import assert_refused, run_serve
 
 LIMIT = 40_000  # bytes: less than the write-ahead log has from the start, more than the broker says on stderr
 BROKEN = "messages cannot be stored"
 GOOD = "messages are stored again"
-
-
-@pytest.fixture
-def start(serve: Serve, tmp_path: Path) -> Callable[..., Served]:
-    """start(toml) -> a broker with these lines of configuration, on the same data each time."""
-
-    def begin(text: str = "") -> Served:
-        (tmp_path / "broker").mkdir(exist_ok=True)
-        (tmp_path / "broker" / "stompbox.toml").write_text(text)
-        return serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
-
-    return begin
 
 
 @contextmanager
@@ -99,7 +88,7 @@ def bodies(served: Served, destination: str = "/queue/q") -> list[bytes]:
         return [frame.body for frame in messages(client, destination)]
 
 
-def test_what_cannot_be_stored_gets_an_error_and_is_not_delivered(start: Callable[..., Served]) -> None:
+def test_what_cannot_be_stored_gets_an_error_and_is_not_delivered(start: Start) -> None:
     served = start()
     with Plain(served.port) as client:
         stored(client, b"before")
@@ -126,7 +115,7 @@ def test_what_cannot_be_stored_gets_an_error_and_is_not_delivered(start: Callabl
     assert bodies(start()) == [b"before", b"after"]
 
 
-def test_it_is_said_once_when_it_fails_and_once_when_it_works(start: Callable[..., Served]) -> None:
+def test_it_is_said_once_when_it_fails_and_once_when_it_works(start: Start) -> None:
     served = start()
     with broken(served):
         for _ in range(5):
@@ -137,7 +126,7 @@ def test_it_is_said_once_when_it_fails_and_once_when_it_works(start: Callable[..
     assert log.count(GOOD) == 1
 
 
-def test_a_connection_of_an_older_version_goes_on(start: Callable[..., Served]) -> None:
+def test_a_connection_of_an_older_version_goes_on(start: Start) -> None:
     served = start()
     with Plain(served.port, "1.1") as client:
         with broken(served):
@@ -151,7 +140,7 @@ def test_a_connection_of_an_older_version_goes_on(start: Callable[..., Served]) 
     assert bodies(served) == [b"volatile", b"c"]
 
 
-def test_consumers_go_on_and_what_they_acknowledge_is_stored_later(start: Callable[..., Served]) -> None:
+def test_consumers_go_on_and_what_they_acknowledge_is_stored_later(start: Start) -> None:
     served = start()
     with Plain(served.port) as client:
         for number in range(20):
@@ -171,7 +160,7 @@ def test_consumers_go_on_and_what_they_acknowledge_is_stored_later(start: Callab
     assert bodies(start()) == [b"%d" % number for number in range(10, 20)]
 
 
-def test_a_transaction_that_cannot_be_stored_has_not_happened(start: Callable[..., Served]) -> None:
+def test_a_transaction_that_cannot_be_stored_has_not_happened(start: Start) -> None:
     served = start()
     with Plain(served.port, "1.1") as client:
         stored(client, b"input")
@@ -191,7 +180,7 @@ def test_a_transaction_that_cannot_be_stored_has_not_happened(start: Callable[..
     assert bodies(served) == [b"input"]
 
 
-def test_senders_wait_where_the_policy_is_block(start: Callable[..., Served]) -> None:
+def test_senders_wait_where_the_policy_is_block(start: Start) -> None:
     served = start(
         'disk-full-policy = "BLOCK"\n[[address-setting]]\nmatch = "failing"\ndisk-full-policy = "FAIL"\n'
     )
@@ -208,7 +197,7 @@ def test_senders_wait_where_the_policy_is_block(start: Callable[..., Served]) ->
     assert bodies(start()) == [b"before", b"held", b"not even read"]
 
 
-def test_a_broker_stops_although_the_disk_refuses(start: Callable[..., Served]) -> None:
+def test_a_broker_stops_although_the_disk_refuses(start: Start) -> None:
     served = start()
     resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (LIMIT, resource.RLIM_INFINITY))
     with Plain(served.port) as client:
@@ -219,7 +208,7 @@ def test_a_broker_stops_although_the_disk_refuses(start: Callable[..., Served]) 
 
 
 @pytest.mark.parametrize("policy", ["FAIL", "BLOCK"])
-def test_a_broker_stops_in_the_middle_of_disk_trouble(start: Callable[..., Served], policy: str) -> None:
+def test_a_broker_stops_in_the_middle_of_disk_trouble(start: Start, policy: str) -> None:
     """Senders wait, consumers have messages, a transaction is open: none of that keeps it, and what is not stored gets no RECEIPT."""
     served = start(
         f'disk-full-policy = "{policy}"\n[[address-setting]]\nmatch = "failing"\ndisk-full-policy = "FAIL"\n'
@@ -243,7 +232,7 @@ def test_a_broker_stops_in_the_middle_of_disk_trouble(start: Callable[..., Serve
     assert bodies(start()) == [b"before"]
 
 
-def test_too_little_space_is_a_full_disk_but_consumers_go_on(start: Callable[..., Served]) -> None:
+def test_too_little_space_is_a_full_disk_but_consumers_go_on(start: Start) -> None:
     served = start()
     with Plain(served.port) as client:
         stored(client, b"before")
@@ -265,7 +254,7 @@ def resident(served: Served) -> int:
 
 
 def test_memory_is_bounded_while_the_disk_refuses_and_senders_get_errors(
-    start: Callable[..., Served],
+    start: Start,
 ) -> None:
     served = start()
     body = bytes(1 << 20)
@@ -282,7 +271,7 @@ def test_memory_is_bounded_while_the_disk_refuses_and_senders_get_errors(
     assert bodies(served) == [b"after"]
 
 
-def test_memory_is_bounded_while_the_disk_refuses_and_senders_wait(start: Callable[..., Served]) -> None:
+def test_memory_is_bounded_while_the_disk_refuses_and_senders_wait(start: Start) -> None:
     """What is not read waits at its sender: a few buffers of the system's, and one read of the broker's for each."""
     served = start(
         'disk-full-policy = "BLOCK"\n[[address-setting]]\nmatch = "failing"\ndisk-full-policy = "FAIL"\n'
@@ -318,7 +307,7 @@ def until_nothing_is_taken(client: Plain, frame: bytes) -> int:
     return sent
 
 
-def test_a_damaged_file_is_named_at_start(start: Callable[..., Served], tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_at_start(start: Start, tmp_path: Path) -> None:
     served = start()
     with Plain(served.port) as client:
         stored(client, b"a body that can be found in the file")
@@ -336,7 +325,7 @@ def test_a_damaged_file_is_named_at_start(start: Callable[..., Served], tmp_path
 
 
 def test_a_folder_can_be_used_again_after_a_crash_and_by_one_broker_only(
-    start: Callable[..., Served], tmp_path: Path
+    start: Start, tmp_path: Path
 ) -> None:
     served = start()
     served.process.kill()
@@ -350,9 +339,7 @@ def test_a_folder_can_be_used_again_after_a_crash_and_by_one_broker_only(
         stored(client, b"none the worse")
 
 
-def test_damage_in_a_large_file_stops_its_queue_and_no_other(
-    start: Callable[..., Served], tmp_path: Path
-) -> None:
+def test_damage_in_a_large_file_stops_its_queue_and_no_other(start: Start, tmp_path: Path) -> None:
     """More than is read at start. What is whole before it comes, nothing is skipped, and the log says where it is, once."""
     served = start()
     count, wrong = 800, 500

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from stompbox.stomp.frames import Frame
-from tests.conftest import STOP_WITHIN, Serve, Served
+from tests.conftest import STOP_WITHIN, Served
+from tests.system.conftest import Start
 from tests.system.plain import Plain
 
 FAULT = 70  # exit code
@@ -55,15 +55,14 @@ def transform(letter):
 
 
 @pytest.fixture
-def start(serve: Serve, tmp_path: Path) -> Callable[[str], Served]:
+def start(start: Start, tmp_path: Path) -> Start:
     """start(module) -> a broker on the same data each time, with this module as transformer."""
 
     def begin(module: str) -> Served:
         folder = tmp_path / "broker"
         folder.mkdir(exist_ok=True)
-        (folder / "stompbox.toml").write_text(CONFIGURATION)
         (folder / "breaking.py").write_text(textwrap.dedent(module))
-        return serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+        return start(CONFIGURATION)
 
     return begin
 
@@ -96,7 +95,7 @@ def gone(client: Plain) -> bool:
 
 
 def test_a_lost_commit_stops_the_broker_and_nothing_of_it_is_confirmed(
-    start: Callable[[str], Served],
+    start: Start,
 ) -> None:
     first = start(LOSES_A_COMMIT)
     with Plain(first.port) as one, Plain(first.port) as other:
@@ -117,7 +116,7 @@ def test_a_lost_commit_stops_the_broker_and_nothing_of_it_is_confirmed(
 
 
 def test_messages_for_later_that_wait_in_the_log_lose_nothing_of_others(
-    start: Callable[[str], Served],
+    start: Start,
 ) -> None:
     """A full address, an earlier message that is not acknowledged, messages for later, and another client with receipts: kill -9."""
     first = start(FINE)
@@ -153,9 +152,7 @@ def frames_so_far(client: Plain) -> int:
     return sum(isinstance(frame, Frame) for frame in client.decoder.receive(data))
 
 
-def test_a_queue_that_stops_the_broker_twice_starts_paused(
-    start: Callable[[str], Served], tmp_path: Path
-) -> None:
+def test_a_queue_that_stops_the_broker_twice_starts_paused(start: Start, tmp_path: Path) -> None:
     first = start(HAS_A_POISONED_QUEUE)
     with Plain(first.port) as client:
         stored(client, "/queue/poisoned", "poison")

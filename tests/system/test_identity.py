@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,12 +22,6 @@ from tests.system.test_requests import ask, link_to, send
 MANY = 25_000
 KEEPING = '[[address-setting]]\nmatch = "#"\nretention-messages = 1000\n'
 GOING = '[[address-setting]]\nmatch = "#"\nauto-delete-queues = true\nauto-delete-addresses = true\n'
-
-
-@pytest.fixture
-def closing() -> Iterator[ExitStack]:
-    with ExitStack() as found:
-        yield found
 
 
 @pytest.fixture

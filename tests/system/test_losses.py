@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from pathlib import Path
 
-import pytest
-
-from tests.conftest import Serve, Served
+from tests.conftest import Served
+from tests.system.conftest import Start
 from tests.system.plain import WITHIN, Plain
-
-Start = Callable[..., Served]
-
-
-@pytest.fixture
-def start(serve: Serve, tmp_path: Path) -> Start:
-    def begin(text: str = "") -> Served:
-        (tmp_path / "broker").mkdir(exist_ok=True)
-        (tmp_path / "broker" / "stompbox.toml").write_text(text)
-        return serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
-
-    return begin
 
 
 def send(served: Served, count: int, destination: str = "/queue/q") -> None:

@@ -73,12 +73,6 @@ def link(served: Served) -> Iterator[SparkLink]:
     found.close()
 
 
-@pytest.fixture
-def closing() -> Iterator[ExitStack]:
-    with ExitStack() as found:
-        yield found
-
-
 def blob(destination: str, *bodies: bytes) -> bytes:
     return encode([Run(shape_of({"destination": destination, "content-length": ""}), list(bodies))], 0)
 

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.conftest import Serve, Served
+from tests.conftest import Served
+from tests.system.conftest import Start
 from tests.system.plain import Plain
 
-Start = Callable[[], Served]
 REPEATS = 1_000_000
-
-
-@pytest.fixture
-def start(serve: Serve, tmp_path: Path) -> Start:
-    return lambda: serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
 
 
 def killed(served: Served) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,20 +11,9 @@ import pytest
 from stompbox.config import Configuration, ListenerTable
 from stompbox.server.run import start as start_in_process
 from stompbox.server.run import stop
-from tests.conftest import Serve, Served
+from tests.conftest import Served
+from tests.system.conftest import Start
 from tests.system.plain import WITHIN, Plain
-
-Start = Callable[..., Served]
-
-
-@pytest.fixture
-def start(serve: Serve, tmp_path: Path) -> Start:
-    def begin(text: str) -> Served:
-        (tmp_path / "broker").mkdir(exist_ok=True)
-        (tmp_path / "broker" / "stompbox.toml").write_text(text)
-        return serve("--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0")
-
-    return begin
 
 
 def sent(served: Served, **headers: str) -> str:

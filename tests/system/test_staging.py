@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -75,12 +74,6 @@ def code_of(link: SparkLink, *runs: Run, blob: bytes = b"") -> str:
         stage(link, *runs, blob=blob)
         publish(link)
     return caught.value.code
-
-
-@pytest.fixture
-def closing() -> Iterator[ExitStack]:
-    with ExitStack() as found:
-        yield found
 
 
 @pytest.fixture

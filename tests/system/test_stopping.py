@@ -5,32 +5,24 @@ from __future__ import annotations
 import signal
 import socket
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from tests.conformance.script import VERSIONS
 from tests.conformance.wire import connected
-from tests.conftest import Serve, Served
+from tests.conftest import Served
+from tests.system.conftest import Start
 from tests.system.plain import WITHIN, Plain
 
-Start = Callable[..., Served]
 LONG = "graceful-shutdown-timeout = 60000\n"
 
 
 @pytest.fixture
-def start(serve: Serve, tmp_path: Path) -> Start:
-    def begin(text: str = LONG) -> Served:
-        (tmp_path / "broker").mkdir(exist_ok=True)
-        (tmp_path / "broker" / "stompbox.toml").write_text(text)
-        return serve(
-            "--data", str(tmp_path / "data"), "--no-admin", "--listen", "tcp://127.0.0.1:0", is_patient=True
-        )
-
-    return begin
+def start(start: Start) -> Start:
+    """start(toml) -> a broker that lets its clients finish."""
+    return lambda text=LONG: start(text, is_patient=True)
 
 
 def consuming(served: Served, *bodies: bytes) -> tuple[Plain, list[str]]:
