@@ -12,7 +12,7 @@ COVERED := tests/stomp tests/broker tests/store tests/server tests/conformance t
 FLOORS := stomp:96 broker:95 store:95
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-guard soak coverage wheel release lock clean
+.PHONY: help demo test check bench bench-guard soak fronts coverage wheel release lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -44,6 +44,10 @@ soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with al
 	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py tests/crash/test_calls.py tests/pipelines/test_kills.py
 	@$(BIN)/python -m tests.spark.soak
 	@$(BIN)/python -m tests.spark.soak --writer arrow --kills 24 --batch 25000
+
+fronts: $(VENV)/.dev ## play every wire case, strangers' clients and a long drill against brokers with two fronts
+	@TESTED_FRONTS=2 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile tests/conformance tests/interop $(ARGS)
+	@$(BIN)/python -m tests.crash.drill --fronts 2
 
 coverage: $(VENV)/.dev ## how much of stomp/, broker/ and store/ the tests reach, lines and branches; fails below the FLOORS (build/coverage has the rest)
 	@rm -rf build/coverage && mkdir -p build/coverage

@@ -1,6 +1,7 @@
 """What every test may use: the repository on the path, and a broker that runs as its own process.
 
 `serve` starts brokers as a user would, on free ports, and ends each by its id; `broker` is one in memory, for the session.
+TESTED_FRONTS=2 in the environment: each of them has two fronts.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -72,6 +74,17 @@ class Served:
 Serve = Callable[..., Served]
 
 
+def children(pid: int) -> list[int]:
+    """The processes that this one has started: the fronts of a broker. Empty where the system does not say (/proc)."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == pid and state != "Z":
+                found.append(int(stat.parent.name))
+    return sorted(found)
+
+
 def _lines_until_ready(process: subprocess.Popen[bytes], log: Path) -> list[str]:
     """What the broker prints before `ready`, which is left out. Fails with its log when it ends or takes too long."""
     assert process.stdout is not None
@@ -113,6 +126,8 @@ def start_broker(
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("STOMPBOX_")
     } | dict(environment)
+    if fronts := os.environ.get("TESTED_FRONTS"):
+        environment.setdefault("STOMPBOX_FRONTS", fronts)
     if not is_patient:
         # most tests end with clients that have something in flight, and nobody who would finish it
         environment["STOMPBOX_GRACEFUL_SHUTDOWN_TIMEOUT"] = "0"

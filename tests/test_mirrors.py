@@ -31,6 +31,7 @@ ROOMS = (
     "server/frames",
     "server/session",
     "server/transport",
+    "server/fronts",
     "spark",
     "stomp",
     "store",

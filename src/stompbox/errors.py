@@ -14,6 +14,7 @@
     │   └── UsageError       a wrong argument of the client library or the command line
     ├── ConnectionLost       the network or the broker went away
     └── BrokerFault          ours
+        ├── LinkError        a front has written what is no record of its link, or what may not come now
         └── StoreError       the disk refused; nothing of the commit counts as stored
 
 `code` is stable: it stands in the ERROR frame, in the log and in the metrics, and docs/errors.md lists it.
@@ -168,6 +169,10 @@ class ConnectionLost(StompboxError):
 
 class BrokerFault(StompboxError):
     """Stompbox itself is at fault, not its peer."""
+
+
+class LinkError(BrokerFault):
+    """A front has written on its link what is no record, or what may not come now."""
 
 
 class StoreError(BrokerFault):

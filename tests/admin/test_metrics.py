@@ -16,9 +16,9 @@ from stompbox.message import MULTICAST, Run, Shape
 from stompbox.server.run import start as start_here
 from stompbox.server.run import stop
 from tests.admin.asking import ask
-from tests.admin.conftest import Start
+from tests.admin.conftest import PLACES, Start
 from tests.admin.test_views import request, send
-from tests.conftest import Served
+from tests.conftest import Serve, Served
 from tests.system.plain import Plain
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -53,7 +53,8 @@ def documented() -> dict[str, tuple[str, set[str]]]:
     return {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
 
 
-def test_every_metric_is_documented_and_every_row_is_a_metric(served: Served) -> None:
+def test_every_metric_is_documented_and_every_row_is_a_metric(serve: Serve, tmp_path: Path) -> None:
+    served = serve("--data", str(tmp_path / "data"), "--fronts", "1", *PLACES)
     with Plain(served.port) as client:
         send(client, "/queue/metrics.doc", b"x")
         request(client, "group-open", group="doc", destinations="/queue/metrics.doc", starting="earliest")

@@ -107,6 +107,7 @@ def test_a_reload_obeys_a_key_or_names_it() -> None:
     parts = [(SOURCE / "server" / name).read_text(encoding="utf-8") for name in names]
     later = {  # read from the broker's configuration each time that they are needed
         "max_commit_delay", "max_refusals_logged", "populate_validated_user", "reject_empty_validated_user", "graceful_shutdown_timeout",
+        "front_timeout",
         # by settings_of, grants_of and Users
         "users", "permissions", "address_settings", "disk_full_policy", "id_cache_size",
         "listeners",  # needs_restart, and _change_doors

@@ -60,11 +60,17 @@ class Actor:
             try:
                 work(self)
             except Lost:
+                self.note_loss()
                 self.link = None
             except Stopped:
                 if self.link is not None:
                     self.link.close()
                 return
+
+    def note_loss(self) -> None:
+        """The broker may have ended this connection alone."""
+        if self.link is not None:
+            self.link.lost()
 
     def count(self, things: int = 1) -> None:
         before, self.confirmed = self.confirmed, self.confirmed + things

@@ -1,6 +1,6 @@
 """A drill: a broker is killed again and again under load, then everything is drained and the journals are looked through.
 
-    python -m tests.crash.drill [--kills 40] [--seed 1] [--folder FOLDER]
+    python -m tests.crash.drill [--kills 40] [--seed 1] [--folder FOLDER] [--fronts 2]
 
 Kills come after a random number of confirmations, so at any moment of the broker's work, and now and then while it starts. Between
 them the store is backed up now and then, and each broker has settings of its own: room in memory, and when deliveries are counted.
@@ -13,13 +13,14 @@ import argparse
 import os
 import selectors
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -29,7 +30,7 @@ from typing import ClassVar
 from stompbox.store.backup import copy
 from stompbox.store.check import damage
 from stompbox.store.sqlite import SqliteStore
-from tests.conftest import ROOT, Served, end, start_broker
+from tests.conftest import ROOT, Served, children, end, start_broker
 from tests.crash.actors import QUEUES, RELAYED, RESULTS, SUBSCRIBERS, TOPIC, source_of
 from tests.crash.audit import Audit
 from tests.crash.events import Acknowledged, Answered, Got, Journal, read
@@ -74,6 +75,8 @@ class Drill:
     broker: Served | None = None
     actors: list[subprocess.Popen[bytes]] = field(default_factory=list)
     backups: int = 0
+    fronts: int = 0  # that each broker has; most of the kills are theirs
+    fronts_killed: int = 0
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
@@ -103,8 +106,7 @@ class Drill:
                 self.wait_for_progress(self.random.randint(1, self.most))
                 if self.random.random() < 0.2:
                     self.back_up()
-                self.kill()
-                self.start()
+                self.strike()
             self.wait_for_progress(1)
             self.end_actors()
             self.drain()
@@ -122,7 +124,18 @@ class Drill:
 
     def configuration(self) -> str:
         """Of the next broker."""
-        return self.random.choice(SETTINGS) + CONFIGURATION
+        return f"fronts = {self.fronts}\n{self.random.choice(SETTINGS)}{CONFIGURATION}"
+
+    def strike(self) -> None:
+        """A kill, and what comes after it."""
+        fronts = [] if self.broker is None else children(self.broker.process.pid)
+        if fronts and self.random.random() < 0.7:
+            self.fronts_killed += 1
+            with suppress(ProcessLookupError):
+                os.kill(self.random.choice(fronts), signal.SIGKILL)
+        else:
+            self.kill()
+            self.start()
 
     # The broker
 
@@ -295,7 +308,8 @@ def faults(drill: Drill, audit: Audit) -> list[str]:
     noise = [
         line
         for line in drill.log.splitlines()
-        if "Traceback" in line or line.split()[2:3] in (["ERROR"], ["CRITICAL"])
+        if ("Traceback" in line or line.split()[2:3] in (["ERROR"], ["CRITICAL"]))
+        and not (drill.fronts_killed and line.endswith("(front-ended)"))
     ]
     return [*audit.problems(), *damage(drill.data), *noise]
 
@@ -309,10 +323,11 @@ def main() -> int:
     parser.add_argument(
         "--folder", type=Path, help="where journals and data go, and stay; else a temporary folder"
     )
+    parser.add_argument("--fronts", type=int, default=0, help="that each broker has; most kills are theirs")
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.kills} kills", flush=True)
     with tempfile.TemporaryDirectory(prefix="stompbox-drill-") as temporary:
-        drill = Drill(options.folder or Path(temporary), options.seed)
+        drill = Drill(options.folder or Path(temporary), options.seed, fronts=options.fronts)
         audit = drill.run(options.kills)
         found = faults(drill, audit)
         print(f"{audit} backups={drill.backups}")

@@ -60,6 +60,7 @@ class Link:
         self.control = control
         self.frames: deque[Frame] = deque()
         self.requests = 0
+        self.heard = 0  # when something came
         while True:
             try:
                 self._connect(port, client_id)
@@ -86,6 +87,11 @@ class Link:
     def close(self) -> None:
         """Without a word."""
         self.journal.note(Closed(time.monotonic_ns(), self.name, is_abrupt=True))
+        self.socket.close()
+
+    def lost(self) -> None:
+        """By whatever; the broker may have known since it was last heard."""
+        self.journal.note(Closed(self.heard, self.name, is_abrupt=True))
         self.socket.close()
 
     def disconnect(self) -> list[Frame]:
@@ -155,6 +161,7 @@ class Link:
             raise Lost from error
         if not data:
             raise Lost
+        self.heard = time.monotonic_ns()
         for frame in self.decoder.receive(data):
             if isinstance(frame, Frame):
                 assert self.may_be_refused or frame.command != "ERROR", (frame, frame.body)

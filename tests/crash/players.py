@@ -83,6 +83,9 @@ class Player(Actor, ABC):
     def live(self) -> None:
         self.run(lambda _: self.work())
 
+    def note_loss(self) -> None:
+        """A broker that is killed takes them all with it, which the audit sees by itself."""
+
     def mixed(self, link: Link, destination: str, *, transaction: str = "") -> tuple[bytes, Sent]:
         """The frame of a new message with a random choice of headers, noted as sent."""
         sent, headers, body = self.message(link, destination, transaction=transaction)

@@ -102,6 +102,7 @@ class Metrics(Collector):
         snapshot.single = [
             *_of_messages(self.broker),
             *_of_broker(self.broker),
+            *_of_fronts(self.broker),
             *_of_disk(self.broker),
             *_of_pipelines(self.broker),
         ]
@@ -230,6 +231,27 @@ def _of_broker(broker: Broker) -> Iterator[Metric]:
 def _of_connections(consumers: int, transactions: int) -> Iterator[Metric]:
     yield GaugeMetricFamily("stompbox_subscriptions", "Subscriptions of all connections", value=consumers)
     yield GaugeMetricFamily("stompbox_transactions", "Open transactions", value=transactions)
+
+
+def _of_fronts(broker: Broker) -> Iterator[Metric]:
+    """Without fronts there are none of these."""
+    connections = GaugeMetricFamily("stompbox_front_connections", "Connections of a front", labels=["front"])
+    busy = GaugeMetricFamily(
+        "stompbox_front_busy_ratio", "Share of a core that a front takes", labels=["front"]
+    )
+    octets = CounterMetricFamily(
+        "stompbox_front_bytes", "Between a front and the broker", labels=["front", "direction"]
+    )
+    restarts = CounterMetricFamily(
+        "stompbox_front_restarts", "Times that a front has ended and was started again", labels=["front"]
+    )
+    for front in broker.fronts:
+        connections.add_metric([front.name], front.connections)
+        busy.add_metric([front.name], front.busy)
+        for direction, count in zip(("in", "out"), front.octets, strict=True):
+            octets.add_metric([front.name, direction], count)
+        restarts.add_metric([front.name], front.restarts)
+    yield from (connections, busy, octets, restarts)
 
 
 def _of_disk(broker: Broker) -> Iterator[Metric]:

@@ -40,6 +40,7 @@ def serve(
     memory: Annotated[bool | None, Parameter(negative="")] = None,
     admin: str | None = None,
     no_admin: Flag = False,
+    fronts: str | None = None,
     accept_loss: Flag = False,
     log_level: Literal["debug", "info", "warning", "error"] | None = None,
     log_format: Literal["text", "json"] | None = None,
@@ -62,6 +63,8 @@ def serve(
         host:port of the admin interface, or unix:///path.
     no_admin
         No admin interface.
+    fronts
+        Processes that have the clients' sockets, a number or auto: one for each core but one. Default: none, all is one process.
     accept_loss
         Start although confirmed messages are damaged or gone, and say which; else such a start is refused with exit code 3.
     log_level
@@ -75,20 +78,25 @@ def serve(
         "memory": memory,
         "admin.listen": admin,
         "admin.enabled": False if no_admin else None if admin is None else True,
+        "fronts": fronts if fronts is None or not fronts.isdecimal() else int(fronts),
         "log-level": log_level,
         "log-format": log_format,
     }
     try:
-        loaded = read(config, os.environ, overrides)
-        configuration = loaded.configuration
-        set_up_logging(configuration)
-        from stompbox.server.verifying import verify
-
-        for warning in verify(loaded):
-            logging.getLogger("stompbox").warning("%s", warning)
-        _run(Readings(config, overrides, loaded), is_admin_asked=is_asked(loaded), accepts_loss=accept_loss)
+        _start(config, overrides, accepts_loss=accept_loss)
     except StompboxError as error:
         _leave(error)
+
+
+def _start(config: Path | None, overrides: dict[str, Any], *, accepts_loss: bool) -> None:
+    """Reads the configuration, and runs the broker that it describes until it stops. Raises StompboxError."""
+    loaded = read(config, os.environ, overrides)
+    set_up_logging(loaded.configuration)
+    from stompbox.server.verifying import verify
+
+    for warning in verify(loaded):
+        logging.getLogger("stompbox").warning("%s", warning)
+    _run(Readings(config, overrides, loaded), is_admin_asked=is_asked(loaded), accepts_loss=accepts_loss)
 
 
 def _leave(error: StompboxError) -> NoReturn:

@@ -23,7 +23,7 @@ from stompbox.config.toml import Path
 from stompbox.errors import ConfigError
 
 AT_START = (  # a reload leaves them
-    "data", "memory", "admin", "log-format", "persist-id-cache", "persist-delivery-count-before-delivery",
+    "data", "memory", "admin", "log-format", "persist-id-cache", "persist-delivery-count-before-delivery", "fronts",
     "wildcard-addresses", "literal-match-markers",
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from msgspec import field
 from msgspec.structs import replace
 
-from stompbox.config.fields import key
+from stompbox.config.fields import AUTO, key
 from stompbox.config.listener import Listener
 from stompbox.config.matching import PatternTable, Wildcards
 from stompbox.config.settings import AddressSetting, AddressSettings, AddressSettingsTable, DiskFullPolicy
@@ -264,6 +264,22 @@ class Configuration(Table, frozen=True):
             at_least=1,
         ),
     ] = 1000
+    fronts: Annotated[
+        int,
+        key(
+            "Processes that have the clients' sockets; `auto`: one for each core but one. 0: none, all is one process. See fronts.md.",
+            "processes", source=_OWN, at_least=-1, at_most=256, kind="auto",
+        ),
+    ] = 0  # fmt: skip
+    front_timeout: Annotated[
+        int,
+        key(
+            "A front that does not answer for so long is killed, and another one started.",
+            "ms",
+            source=_OWN,
+            at_least=1000,
+        ),
+    ] = 10_000
     max_refusals_logged: Annotated[
         int,
         key(
@@ -414,6 +430,9 @@ def _widened(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     wide = {name: _widened(item) for name, item in node.items()}
+    if wide.pop("x-auto", False):
+        limits = {name: wide.pop(name) for name in ("type", "minimum", "maximum") if name in wide}
+        wide["anyOf"] = [limits, {"const": AUTO}]
     if wide.get("x-unit") == "bytes" and wide.get("type") == "integer":
         limits = {name: wide.pop(name) for name in ("type", "minimum", "maximum") if name in wide}
         wide["anyOf"] = [limits, {"type": "string", "pattern": r"^-?[0-9]+ ?([KMGTkmgt]([iI]?[bB])?|[bB])?$"}]

@@ -17,6 +17,7 @@ from msgspec.structs import FieldInfo, fields
 
 from stompbox.numerals import ANY, whole
 
+AUTO: Final = "auto"  # a number that the machine decides; -1 is the same
 _UNITS: Final = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -41,7 +42,7 @@ def key(
     """Describe one key: meaning, unit, where its default comes from, range.
 
     `kind` names a further check or treatment: `secret` (never shown), `match`, `address`, `name`, `endpoint`, `url`, `password`,
-    `module` (`module:function`).
+    `module` (`module:function`), `auto` (a number, or the word).
     """
     about = {"unit": unit, "source": source, "kind": kind}
     return Meta(
@@ -49,7 +50,8 @@ def key(
         le=at_most,
         description=text,
         extra=about,
-        extra_json_schema={"x-unit": unit} if unit else None,
+        extra_json_schema=({"x-unit": unit} if unit else {}) | ({"x-auto": True} if kind == AUTO else {})
+        or None,
     )
 
 
@@ -159,6 +161,8 @@ def _allowed_number(field: Field, noun: str) -> str:
         if low is not None
         else ""
     )
+    if field.kind == AUTO:
+        return f"{noun}{bounds}, or {AUTO}"
     unit = {"bytes": ' (bytes, or a size such as "512MiB")', "": ""}.get(field.unit, f" ({field.unit})")
     return noun + bounds + unit
 

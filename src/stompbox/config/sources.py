@@ -16,7 +16,7 @@ from msgspec import Struct
 from stompbox.config import environment, toml
 from stompbox.config.checks import check_names
 from stompbox.config.configuration import Configuration
-from stompbox.config.fields import Field, fields_of, nearest, parse_size, shown, within
+from stompbox.config.fields import AUTO, Field, fields_of, nearest, parse_size, shown, within
 from stompbox.config.listener import is_module_function, parse_endpoint, parse_listener
 from stompbox.config.origins import Loaded, Origins, spelled
 from stompbox.config.spaces import MARK, is_inside
@@ -188,6 +188,8 @@ def _tidied_value(value: Any, field: Field, path: Path, blame: Origins) -> Any:
         return [_tidied_item(item, field.table, (*path, index), blame) for index, item in enumerate(value)]
     if field.table and isinstance(value, dict):
         return _tidied(value, field.table, path, blame)
+    if field.kind == AUTO and isinstance(value, str) and value.casefold() == AUTO:
+        return -1
     if isinstance(value, str) and field.unit == "bytes":
         value = _size(value, field, path, blame)
     if (

@@ -45,15 +45,16 @@ from stompbox.server.pressure import Pressure
 from stompbox.server.releasing import Releases
 from stompbox.server.requests import schedules
 from stompbox.server.requests.publishing import Publications
+from stompbox.server.session.connection import Connection
 from stompbox.server.session.framelog import FrameLogs
 from stompbox.server.summaries import Losses, Refusals
 from stompbox.server.turns import Turns
 from stompbox.store.base import REFUSALS, Commit, Store
 
 if TYPE_CHECKING:
+    from stompbox.config import Listener
     from stompbox.server.requests.progress import Progress
-    from stompbox.server.seam import ClientConnection
-    from stompbox.server.session.connection import Connection
+    from stompbox.server.seam import ClientConnection, Transport
 
 log = logging.getLogger("stompbox")
 
@@ -374,6 +375,10 @@ class Broker(Clients):
             work.close()
             return
         watch(self, work, connection)
+
+    def client_of(self, listener: Listener, transport: Transport, peer: str) -> Connection:
+        """A client is there: its connection."""
+        return Connection(self, listener, transport, peer)
 
     def address_of(self, name: str) -> Address | None:
         return self.engine.addresses.get(name)

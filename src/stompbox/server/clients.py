@@ -27,7 +27,7 @@ from stompbox.stomp.versions import VERSIONS
 
 if TYPE_CHECKING:
     from stompbox.server.frames.speaker import Speaker
-    from stompbox.server.seam import Acceptor, Peer
+    from stompbox.server.seam import Acceptor, Front, Peer
     from stompbox.server.session.connection import Connection
 
 
@@ -46,6 +46,7 @@ class Clients:
         self.by_session: dict[int, Connection] = {}  # the same by their ids
         self.sockets: set[Peer] = set()
         self.acceptors: list[Acceptor] = []
+        self.fronts: list[Front] = []  # processes that have the sockets, if there are any (fronts/)
         self.of_listener: Counter[str] = Counter()  # connections, logged in or not, by what it listens on
         self.of_user: Counter[str] = Counter()  # connections that are logged in
         self.errors: Counter[str] = Counter()  # refused frames and closed connections, by code

@@ -158,7 +158,20 @@ class Receiver(Protocol):
     peer: str
 
     @property
-    def broker(self) -> Core: ...
+    def broker(self) -> Guard: ...
+
+
+class Guard(Protocol):
+    """The process that a transport's calls come to."""
+
+    has_failed: bool
+
+    @property
+    def faults(self) -> Stopping: ...
+
+
+class Stopping(Protocol):
+    def stop(self, doing: str, error: BaseException) -> None: ...
 
 
 def guarded(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R | None]:

@@ -133,6 +133,8 @@ def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> It
     broker.logins.obey(configuration)
     broker.turns.obey(configuration)
     logging.getLogger().setLevel(configuration.log_level.value.upper())
+    for front in broker.fronts:
+        front.configure()
     for connection in list(broker.connections):  # the log's level may have changed
         broker.frames.look(connection)
         yield

@@ -7,7 +7,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -56,6 +56,12 @@ def _tell(code: str, text: str) -> None:
         "data-verified": logging.INFO,
     }
     logging.getLogger("stompbox.store").log(levels.get(code, logging.ERROR), "%s (%s)", text, code)
+
+
+class Server(Protocol):
+    """What accepts connections, here or in fronts."""
+
+    def close(self) -> None: ...
 
 
 class Attached(Protocol):
@@ -135,7 +141,7 @@ def on_signal(loop: asyncio.AbstractEventLoop, number: signal.Signals, do: Calla
 
 
 async def _attached(
-    broker: Broker, servers: list[asyncio.Server], attach: Callable[[Broker], Attached | None] | None
+    broker: Broker, servers: Sequence[Server], attach: Callable[[Broker], Attached | None] | None
 ) -> Attached | None:
     """What lives beside the broker; with it all that listens is there, and no socket of a service manager may be left over."""
     attached = None
@@ -163,18 +169,21 @@ async def _close(attached: Attached, broker: Broker) -> None:
 
 async def start(
     configuration: Configuration, *, accepts_loss: bool = False
-) -> tuple[Broker, list[asyncio.Server], list[str]]:
+) -> tuple[Broker, list[Server], list[str]]:
     """A broker that accepts, its servers, and the URLs that they have (ports filled in)."""
     store = open_store(configuration, accepts_loss=accepts_loss)
-    servers: list[asyncio.Server] = []
+    servers: list[Server] = []
     broker = None
     try:
         loop = asyncio.get_running_loop()
         broker = Broker(configuration, store, loop, is_durable=not configuration.memory)
         loop.set_exception_handler(broker.faults.in_loop)
         broker.faults.pause_culprit()
-        for listener in configuration.listening():
-            servers.append(await listen(broker, listener))
+        if configuration.fronts:
+            servers.append(await _fronts(broker, configuration))
+        else:
+            for listener in configuration.listening():
+                servers.append(await listen(broker, listener))
     except BaseException:
         if broker is not None:
             _refuse_more(broker, servers)
@@ -185,7 +194,16 @@ async def start(
     return broker, servers, [str(door.listener) for door in broker.acceptors]
 
 
-def _refuse_more(broker: Broker, servers: list[asyncio.Server]) -> None:
+async def _fronts(broker: Broker, configuration: Configuration) -> Server:
+    """Processes that accept for the broker. Raises ConfigError."""
+    from stompbox.server.fronts.fronts import Fronts  # most brokers are one process
+
+    fronts = Fronts(broker, configuration)
+    await fronts.open(configuration.listening())
+    return fronts
+
+
+def _refuse_more(broker: Broker, servers: Sequence[Server]) -> None:
     """Nobody else can connect. Files of sockets go while the sockets are open still: after that another broker may take the name."""
     for door in broker.acceptors:
         door.close()
@@ -193,9 +211,11 @@ def _refuse_more(broker: Broker, servers: list[asyncio.Server]) -> None:
         server.close()
 
 
-async def stop(broker: Broker, servers: list[asyncio.Server]) -> None:
+async def stop(broker: Broker, servers: Sequence[Server]) -> None:
     """Accepts no more, lets connections end, stores what is left."""
     _refuse_more(broker, servers)
     await broker.stop()
     for socket in list(broker.sockets):
         socket.abort()
+    await asyncio.gather(*[front.end() for front in broker.fronts])
+    broker.fronts.clear()

@@ -243,6 +243,24 @@ class Acceptor(Protocol):
     def close(self) -> None: ...
 
 
+class Front(Protocol):
+    """A process that has the sockets of some clients."""
+
+    name: str
+    restarts: int
+    busy: float
+
+    @property
+    def connections(self) -> int: ...
+    @property
+    def octets(self) -> tuple[int, int]:
+        """On the link: from it, and to it."""
+
+    def configure(self) -> None: ...
+    def shut_doors(self) -> None: ...
+    async def end(self) -> None: ...
+
+
 class Transport(Protocol):
     """What a connection needs of its socket."""
 

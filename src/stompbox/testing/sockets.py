@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stompbox.config import Listener
     from stompbox.server.broker import Broker
     from stompbox.server.session.connection import Connection
+    from stompbox.server.transport.host import Host
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class TestedSocket(Socket):
 
     __test__ = False  # for pytest
 
-    def __init__(self, broker: Broker, door: TestedAcceptor) -> None:
+    def __init__(self, broker: Host, door: TestedAcceptor) -> None:
         super().__init__(broker, door)
         self.mood = door.mood
         self.held: list[bytes] = []

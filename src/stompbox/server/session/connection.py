@@ -237,6 +237,13 @@ class Connection(Writing):
             self.out.clear()
         self.write_out()
 
+    @property
+    def is_logged_in(self) -> bool:
+        return self.decoder.logged_in
+
+    def look_unread(self) -> None:
+        self.unread.look(self)
+
     def says_its_last(self) -> bool:
         """The client has ended its side; whether there are answers that it waits for. The socket closes when they are said."""
         if not self.pending.size and not self.is_leaving:

@@ -16,7 +16,6 @@ from stompbox.config import Listener
 from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError, Refused, reason_of
 from stompbox.server import systemd
 from stompbox.server.faults import guarded
-from stompbox.server.session.connection import Connection
 from stompbox.server.transport import proxy, unixsocket
 from stompbox.server.transport.admission import Admission
 from stompbox.server.transport.tls import secured, tls_context
@@ -24,6 +23,7 @@ from stompbox.server.transport.tls import secured, tls_context
 if TYPE_CHECKING:
     from stompbox.errors import StompboxError
     from stompbox.server.broker import Broker
+    from stompbox.server.transport.host import Behind, Host
     from stompbox.server.transport.websocket import WebSocket
 
 # How a request of HTTP begins (RFC 9110, 9.3, RFC 5789; and the preface of HTTP/2). CONNECT is STOMP's word, too, and read as that
@@ -38,7 +38,7 @@ DROPPED = 16 << 20  # octets that are read and dropped meanwhile; then nothing i
 
 
 class Socket(asyncio.Protocol):
-    """One accepted socket. Is the transport of its Connection, or of the WebSocket in between.
+    """One accepted socket. Is the transport of its client's end (host.py), or of the WebSocket in between.
 
     From here on it has `handshakeTimeout` for all that comes before its login: TLS, PROXY header, WebSocket and CONNECT.
     """
@@ -48,7 +48,7 @@ class Socket(asyncio.Protocol):
         "_raw", "_receiver", "_transport", "admission", "broker", "is_clogged", "listener", "peer",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker, door: Acceptor) -> None:
+    def __init__(self, broker: Host, door: Acceptor) -> None:
         self.broker = broker
         self.listener = door.listener
         self.admission = door.admission
@@ -59,7 +59,7 @@ class Socket(asyncio.Protocol):
         self._closing = False
         self._dropped = 0  # octets that came meanwhile
         self._is_half_closed = False
-        self._receiver: Connection | WebSocket | None = None
+        self._receiver: Behind | None = None
         self._first = b""
         self._awaits_proxy = self.listener.options.proxy_protocol_enabled
 
@@ -145,7 +145,7 @@ class Socket(asyncio.Protocol):
                 return
             self._receiver = websocket(self.broker, self.listener, self, self.peer)
         else:
-            self._receiver = Connection(self.broker, self.listener, self, self.peer)
+            self._receiver = self.broker.client_of(self.listener, self, self.peer)
         self._receiver.receive(first)
 
     def _await_library(self) -> None:
@@ -180,7 +180,7 @@ class Socket(asyncio.Protocol):
     def dismiss(self, error: StompboxError) -> None:
         """Closes a socket that is to go: told in an ERROR, unless it has not come so far that it could read one."""
         if self._receiver is None and self._is_readable:
-            self._receiver = Connection(self.broker, self.listener, self, self.peer)
+            self._receiver = self.broker.client_of(self.listener, self, self.peer)
         if self._receiver is not None and self._receiver.dismiss(error):
             return
         self.broker.refusals.tell(f"connection from {self.peer}", error, closes=True)
@@ -217,7 +217,7 @@ class Socket(asyncio.Protocol):
         receiver = self._receiver
         if not self._transport.can_write_eof():
             return False
-        if not self._closing and isinstance(receiver, Connection) and receiver.says_its_last():
+        if not self._closing and receiver is not None and receiver.says_its_last():
             self._in_time()
             self._deadline = self.broker.loop.call_later(LAST_WORDS, self._transport.close)
             return True
@@ -242,7 +242,7 @@ class Socket(asyncio.Protocol):
         if receiver is not None:
             receiver.lost()
 
-    # The transport of a Connection
+    # The transport of a client's end
 
     @property
     def certificate_name(self) -> str:
@@ -252,7 +252,7 @@ class Socket(asyncio.Protocol):
 
     @property
     def unread(self) -> int:
-        """How many octets are given to the receiver and not obeyed yet; None: a Connection is given all at once."""
+        """How many octets wait to be given to who is behind the socket: none, it is given all at once."""
         return 0
 
     @property
@@ -336,12 +336,16 @@ class Socket(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
+    def finish(self) -> None:
+        """Closes, when the system has taken what was written."""
+        self._transport.close()
+
 
 class WebSocketLibrary:
     """What speaks WebSocket. Most brokers start and end without it; to load it takes tens of ms, so a thread does, and who asks first
     waits for it. Nobody else does."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Host) -> None:
         self.broker = broker
         self.websocket: type[WebSocket] | None = None  # once it is there
         self.waiting: dict[Socket, None] = {}
@@ -369,10 +373,10 @@ def _websocket() -> type[WebSocket]:
 class Acceptor:
     """What is listened on, and how those who come are received: both may change while it is open."""
 
-    def __init__(self, broker: Broker, listener: Listener) -> None:
+    def __init__(self, broker: Host, listener: Listener, admission: Admission | None = None) -> None:
         """Raises ConfigError for certificates or a transformer that cannot be loaded."""
         self.broker = broker
-        self.admission = Admission()
+        self.admission = admission or Admission()
         self.library = WebSocketLibrary(broker)
         self.listener, self.context = self.prepare(listener)
         self.configured = str(listener)
@@ -423,13 +427,26 @@ async def listen(broker: Broker, listener: Listener, door: Acceptor | None = Non
 async def _serve(broker: Broker, door: Acceptor) -> Any:  # its sockets are a tuple, uvloop's a list
     """At the socket that the service manager has opened there, else at its own."""
     listener, loop = door.listener, broker.loop
-    bound = systemd.inherited().claim(listener.host, listener.port)
-    if listener.is_unix:
-        if bound is None:
-            bound, door.place = unixsocket.listening(listener.host, listener.options, BACKLOG)
-        return await loop.create_unix_server(door.receive, sock=bound, backlog=BACKLOG, **unixsocket.KEPT)
+    bound = ready_made(door)
     if bound is not None:
-        return await loop.create_server(door.receive, sock=bound, backlog=BACKLOG)
+        return await accept(loop, door, bound)
     return await loop.create_server(
         door.receive, listener.host, listener.port, backlog=BACKLOG, reuse_address=True
     )
+
+
+def ready_made(door: Acceptor) -> socket.socket | None:
+    """The socket that the service manager has opened for a listener, or the one that is a file; None: it is to be opened. Raises OSError,
+    or ConfigError."""
+    listener = door.listener
+    bound = systemd.inherited().claim(listener.host, listener.port)
+    if bound is None and listener.is_unix:
+        bound, door.place = unixsocket.listening(listener.host, listener.options, BACKLOG)
+    return bound
+
+
+async def accept(loop: asyncio.AbstractEventLoop, door: Acceptor, bound: socket.socket) -> Any:
+    """The server of a socket that listens."""
+    if door.listener.is_unix:
+        return await loop.create_unix_server(door.receive, sock=bound, backlog=BACKLOG, **unixsocket.KEPT)
+    return await loop.create_server(door.receive, sock=bound, backlog=BACKLOG)

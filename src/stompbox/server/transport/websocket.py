@@ -22,11 +22,10 @@ from websockets.typing import Subprotocol
 
 from stompbox.config import Listener, host_of, is_loopback, is_own_host
 from stompbox.errors import FrameError, PeerError, Refused, StompboxError
-from stompbox.server.session.connection import Connection
 from stompbox.server.transport.webframes import Frames, is_utf8, whole_messages
 
 if TYPE_CHECKING:
-    from stompbox.server.broker import Broker
+    from stompbox.server.transport.host import ClientEnd, Host
     from stompbox.server.transport.tcp import Socket
 
 _library = logging.getLogger("stompbox.websockets")  # what it says of each connection is said here
@@ -66,9 +65,9 @@ class _Protocol(ServerProtocol):
 
 
 class WebSocket:
-    """Between a socket and its Connection; a transport for the one, a receiver for the other."""
+    """Between a socket and its client's end (host.py); a transport for the one, a receiver for the other."""
 
-    def __init__(self, broker: Broker, listener: Listener, socket: Socket, peer: str) -> None:
+    def __init__(self, broker: Host, listener: Listener, socket: Socket, peer: str) -> None:
         self.broker = broker
         self.listener = listener
         self.socket = socket
@@ -83,7 +82,7 @@ class WebSocket:
         self.protocol = _Protocol(
             subprotocols=SUBPROTOCOLS, select_subprotocol=_select, extensions=extensions, max_size=most, logger=_library
         )  # fmt: skip
-        self.connection: Connection | None = None
+        self.connection: ClientEnd | None = None
         self.speaks_text = True
         self._text = _TextDecoder()  # of a text message, what has come of it
         self._close_code = CloseCode.NORMAL_CLOSURE
@@ -159,7 +158,7 @@ class WebSocket:
 
     @property
     def _is_strange(self) -> bool:
-        return self.connection is None or not self.connection.decoder.logged_in
+        return self.connection is None or not self.connection.is_logged_in
 
     @property
     def _limit(self) -> int:
@@ -242,7 +241,7 @@ class WebSocket:
         if self.protocol.close_expected():
             self.socket.close()
 
-    def _refuse_size(self, connection: Connection) -> None:
+    def _refuse_size(self, connection: ClientEnd) -> None:
         """Ends the connection for a message whose fragments together, or whose octets when they are inflated, are more than it may have."""
         name, limit = (
             "webSocketMaxFramePayloadLength",
@@ -259,6 +258,10 @@ class WebSocket:
     def dismiss(self, error: StompboxError) -> bool:
         """Before its login; False: there is nobody yet who could be told."""
         return self.connection is not None and self.connection.dismiss(error)
+
+    def says_its_last(self) -> bool:
+        """A WebSocket has no half that could be open still."""
+        return False
 
     def drained(self) -> None:
         if self.connection is not None:
@@ -296,7 +299,7 @@ class WebSocket:
             self._refuse(error)
         self.protocol.send_response(response)
         if self.protocol.state is State.OPEN:
-            self.connection = Connection(self.broker, self.listener, self, self.peer)
+            self.connection = self.broker.client_of(self.listener, self, self.peer)
 
     def _fault(self, request: Request) -> StompboxError | None:
         path, paths = urlsplit(request.path).path, self.listener.options.web_socket_path
@@ -392,9 +395,9 @@ class WebSocket:
         if data:
             self.socket.write(data)
             if self.socket.is_clogged and self.connection is not None:
-                self.connection.unread.look(self.connection)
+                self.connection.look_unread()
 
-    # The transport of a Connection
+    # The transport of a client's end
 
     @property
     def certificate_name(self) -> str:

@@ -1,0 +1,92 @@
+"""A front as a process: the broker starts it, gives it its link and the sockets that listen, and it ends with the broker.
+
+It has no terminal and no signals of its own: who stops the broker stops all of it, however the signal comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import sys
+from typing import Any, Final, cast
+
+from stompbox.server.fronts import link
+from stompbox.server.fronts.link import Kind, packed
+from stompbox.server.fronts.relay import Front
+
+GC_THRESHOLDS: Final = (2_000, 1, 9_000)  # as in the broker's process (run.py)
+FAILED: Final = 70  # exit code after a fault of its own: EX_SOFTWARE of sysexits.h
+LONGEST: Final = 8000  # characters of a line of the log
+
+
+def main(descriptor: int) -> None:
+    """Runs on the link that this descriptor is, until the broker is gone."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    try:
+        from uvloop import run
+    except ImportError:
+        from asyncio import run
+    sys.exit(run(_serve(socket.socket(fileno=descriptor))))
+
+
+class Link(asyncio.Protocol):
+    """The front's end of it."""
+
+    def __init__(self, front: Front) -> None:
+        self.front = front
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.front.connection_made(cast(asyncio.Transport, transport))
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self.front.heard(data)
+        except Exception as error:
+            self.front.faults.stop("it was told something by the broker", error)
+
+    def pause_writing(self) -> None:
+        self.front.link_clogged()
+
+    def resume_writing(self) -> None:
+        self.front.link_drained()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The broker is gone, or wants this front to be."""
+        self.front.disconnected()
+        self.front.end()
+
+
+class LinkHandler(logging.Handler):
+    """The log is the broker's."""
+
+    def __init__(self, front: Front) -> None:
+        super().__init__()
+        self._front = front
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = link.Line(record.levelno, self.format(record)[:LONGEST], getattr(record, "code", ""))
+        self._front.say(Kind.LOGGED, 0, packed(line))
+
+
+async def _serve(connected: socket.socket) -> int:
+    loop = asyncio.get_running_loop()
+    front = Front(loop)
+    loop.set_exception_handler(front.faults.in_loop)
+    logging.basicConfig(level=logging.INFO, handlers=[LinkHandler(front)], force=True)
+    connected.setblocking(False)
+    await _connect(loop, front, connected)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    await front.ended
+    await asyncio.sleep(0)  # sockets that were told to close do so
+    return FAILED if front.has_failed else 0
+
+
+async def _connect(loop: Any, front: Front, connected: socket.socket) -> None:
+    await loop.connect_accepted_socket(lambda: Link(front), connected)

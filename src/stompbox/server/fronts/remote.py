@@ -1,0 +1,354 @@
+"""The broker's side of a front: its link, and for each socket that the front has accepted what stands for it here.
+
+A `RemoteSocket` is to its Connection, to the admission at its listener and to the broker what a socket of this process is. What a client
+may send is credit: the front stops reading a socket of which WINDOW octets are not obeyed yet. What a client is sent is credit, too: a
+socket counts as clogged while more than AHEAD octets are on their way to the client's system.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, cast
+
+from stompbox.errors import LinkError, StompboxError
+from stompbox.server.fronts import link
+from stompbox.server.fronts.link import (
+    AHEAD,
+    COUNT,
+    CREDIT,
+    LONGEST,
+    SIGNS,
+    Kind,
+    numbers,
+    packed,
+    raised,
+    read_as,
+    told,
+)
+from stompbox.server.fronts.records import HEAD, Records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stompbox.server.broker import Broker
+    from stompbox.server.session.connection import Connection
+    from stompbox.server.transport.tcp import Acceptor
+
+log = logging.getLogger("stompbox.fronts")
+
+_DATA: Final = int(Kind.DATA)
+
+
+class RemoteSocket:
+    """One socket of a front, by its `number` there. Is the transport of its Connection."""
+
+    __slots__ = (
+        "_answered", "_heard", "_is_closing", "_is_paused", "_obeyed", "_on_the_way", "certificate_name", "connection",
+        "door", "is_clogged", "line", "number", "peer", "refusal",
+    )  # fmt: skip
+
+    def __init__(self, line: FrontLink, number: int, door: Acceptor, peer: str) -> None:
+        self.line = line
+        self.number = number
+        self.door = door
+        self.peer = peer
+        self.certificate_name = ""
+        self.connection: Connection | None = None
+        self.refusal: StompboxError | None = None  # what it is to be told as soon as it speaks STOMP
+        self.is_clogged = False
+        self._is_paused = False
+        self._is_closing = False
+        self._obeyed = 0  # octets, since the front was told
+        self._on_the_way = 0  # octets that the client's system has not got, as far as the front has told
+        self._heard: float | None = (
+            None  # when its system sent data, and when it sent anything, by the loop's clock
+        )
+        self._answered: float | None = None
+
+    # What the front tells
+
+    def opened(self, opening: link.Opening) -> None:
+        """Makes the Connection of a socket that speaks STOMP."""
+        if self.connection is not None:
+            raise LinkError("bad-link", f"socket {self.number} is opened twice")
+        self.peer, self.certificate_name = opening.peer[:LONGEST], opening.certificate[:LONGEST]
+        self.connection = self.line.broker.client_of(self.door.listener, self, self.peer)
+        if self.refusal is not None:
+            self.connection.dismiss(self.refusal)
+
+    def received(self, data: bytes) -> None:
+        connection = self.connection
+        if connection is None:
+            raise LinkError("bad-link", f"socket {self.number} has sent something and was not opened")
+        self._obeyed += len(data)
+        connection.receive(data)
+        if self._obeyed >= CREDIT and not self._is_paused:
+            self._give_credit()
+
+    def _give_credit(self) -> None:
+        obeyed, self._obeyed = self._obeyed, 0
+        self.line.say(Kind.CREDIT, self.number, COUNT.pack(obeyed))
+
+    def taken(self, octets: int) -> None:
+        """The system of the front has taken them."""
+        self._on_the_way -= octets
+        if self._on_the_way < 0:
+            raise LinkError("bad-link", f"socket {self.number} has taken more than it was given")
+        if self.is_clogged and self._on_the_way <= AHEAD // 2:
+            self.is_clogged = False
+            if self.connection is not None:
+                self.connection.drained()
+
+    def signs(self, heard: int, answered: int) -> None:
+        now = self.line.broker.loop.time()
+        self._heard = None if heard < 0 else now - heard / 1000
+        self._answered = None if answered < 0 else now - answered / 1000
+
+    def dismissed(self, error: StompboxError) -> None:
+        """The front has something against it."""
+        if self.connection is not None:
+            self.connection.dismiss(error)
+
+    def ended_its_side(self) -> None:
+        if self.connection is not None and not self._is_closing and not self.connection.says_its_last():
+            self.line.say(Kind.FINISH, self.number)
+
+    def lost(self) -> None:
+        """The socket is gone, or its front."""
+        self._is_closing = True
+        self.door.admission.gone(self)
+        self.line.broker.sockets.discard(self)
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.lost()
+
+    # What the admission and the broker do with it
+
+    def dismiss(self, error: StompboxError) -> None:
+        """Closes a socket that is to go: told in an ERROR, if it has come so far that it could read one."""
+        if self.connection is not None:
+            self.connection.dismiss(error)
+        elif self.refusal is None:
+            self.refusal = error
+            self.line.say(Kind.DISMISS, self.number, packed(told(error)))
+
+    def abort(self) -> None:
+        self.line.say(Kind.ABORT, self.number)
+
+    # The transport of a Connection
+
+    def enter(self) -> None:
+        """Logs in. Raises Refused where the listener has enough of them."""
+        if self in self.line.broker.sockets:
+            self.door.admission.enter(self, self.door.listener.options)
+            self.line.say(Kind.ENTERED, self.number)
+
+    @property
+    def unread(self) -> int:
+        return 0
+
+    @property
+    def unsent(self) -> int:
+        """Octets on their way; a few of which the front has told nothing yet are no sign of a client that does not read."""
+        return self._on_the_way if self.is_clogged else 0
+
+    @property
+    def silence(self) -> float | None:
+        return None if self._heard is None else self.line.broker.loop.time() - self._heard
+
+    @property
+    def absence(self) -> float | None:
+        return None if self._answered is None else self.line.broker.loop.time() - self._answered
+
+    def probe(self, seconds: int) -> None:
+        self.line.say(Kind.PROBE, self.number, COUNT.pack(seconds))
+
+    def write(self, data: bytes) -> None:
+        if not self._is_closing:
+            self._on_the_way += len(data)
+            self.is_clogged = self.is_clogged or self._on_the_way > AHEAD
+            self.line.say(Kind.DATA, self.number, data)
+
+    def pause_reading(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self.line.say(Kind.PAUSE, self.number)
+
+    def resume_reading(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            if self._obeyed >= CREDIT:
+                self._give_credit()
+            self.line.say(Kind.RESUME, self.number)
+
+    def close(self) -> None:
+        """The front writes what is left, lets the peer read it, and closes."""
+        if not self._is_closing:
+            self._is_closing = True
+            self.door.admission.linger(self)
+            self.line.say(Kind.CLOSE, self.number)
+
+    def __repr__(self) -> str:
+        return f"<RemoteSocket {self.number} of {self.line.name}>"
+
+
+class FrontLink(asyncio.Protocol):
+    """The link to one front's process. `ended` is called when it is gone, with what was wrong with it."""
+
+    def __init__(
+        self, broker: Broker, name: str, doors: list[Acceptor], ended: Callable[[LinkError | None], None]
+    ) -> None:
+        self.broker = broker
+        self.name = name
+        self.peer = name  # for those who look after what transports call
+        self.doors = doors
+        self.ended = ended
+        self.sockets: dict[int, RemoteSocket] = {}
+        self.is_ready = False
+        self.answered = 0  # the last beat that it has answered
+        self.pulse = link.Pulse(0, 0.0)
+        self._records = Records(link.MOST)
+        self._out: list[bytes] = []
+        self._is_planned = False
+        self._is_gone = False
+        self.octets_in = self.octets_out = 0
+        self.lost = 0  # sockets that went with it
+        self._last = 0  # the highest number of a socket
+        self._fault: LinkError | None = None
+        self._transport: asyncio.Transport | None = None
+
+    # To the front
+
+    def say(self, kind: Kind, number: int = 0, payload: bytes = b"") -> None:
+        """A record, with all others of this turn of the loop."""
+        out = self._out
+        out.append(HEAD.pack(kind, number, len(payload)))
+        if payload:
+            out.append(payload)
+        if not self._is_planned:
+            self._is_planned = True
+            self.broker.loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        self._is_planned = False
+        if self._transport is None:  # the front is starting
+            return
+        out, self._out = self._out, []
+        if out and not (self._is_gone or self.broker.has_failed):
+            data = b"".join(out)
+            self.octets_out += len(data)
+            self._transport.write(data)
+
+    def shut(self) -> None:
+        """The front is no use any more, and ends."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # From the front
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_gone or self.broker.has_failed:
+            return
+        self.octets_in += len(data)
+        try:
+            self._obey(data)
+        except LinkError as error:
+            self._fault = error
+            self.shut()
+            self._lose()
+        except Exception as error:
+            self.broker.faults.stop(f"what {self.name} passed on was obeyed", error)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lose()
+
+    def _lose(self) -> None:
+        if self._is_gone:
+            return
+        self._is_gone = True
+        self._out.clear()
+        if not self.broker.has_failed:
+            try:
+                for found in list(self.sockets.values()):
+                    found.lost()
+            except Exception as error:
+                self.broker.faults.stop(f"the connections of {self.name} ended", error)
+        self.lost, self.sockets = len(self.sockets), {}
+        self.ended(self._fault)
+
+    def _obey(self, data: bytes) -> None:
+        sockets = self.sockets
+        for kind, number, payload in self._records.read(data):
+            found = sockets.get(number)
+            if found is None:
+                self._obey_stranger(kind, number, payload)
+            elif kind == _DATA:
+                found.received(payload)
+            else:
+                self._obey_socket(found, kind, payload)
+
+    def _obey_socket(self, found: RemoteSocket, kind: int, payload: bytes) -> None:
+        if kind == Kind.TAKEN:
+            found.taken(numbers(COUNT, payload)[0])
+        elif kind == Kind.LOCATED:
+            self._locate(found, payload)
+        elif kind == Kind.OPENED:
+            found.opened(read_as(link.Opening, payload))
+        elif kind == Kind.DISMISSED:
+            found.dismissed(raised(read_as(link.Fault, payload)))
+        elif kind == Kind.ENDED_ITS_SIDE:
+            found.ended_its_side()
+        elif kind == Kind.SIGNS:
+            found.signs(*numbers(SIGNS, payload))
+        elif kind == Kind.LINGERS:
+            found.door.admission.linger(found)
+        elif kind == Kind.GONE:
+            del self.sockets[found.number]
+            found.lost()
+        else:
+            raise LinkError("bad-link", f"a record {kind} of socket {found.number}")
+
+    def _locate(self, found: RemoteSocket, payload: bytes) -> None:
+        found.peer = payload[:LONGEST].decode(errors="replace")
+        try:
+            found.door.admission.locate(found, found.peer, found.door.listener.options)
+        except StompboxError as error:
+            found.dismiss(error)
+
+    def _obey_stranger(self, kind: int, number: int, payload: bytes) -> None:
+        """What is not about a socket that is there."""
+        if kind == Kind.ARRIVED and number > self._last:
+            self._arrive(number, read_as(link.Arrival, payload))
+        elif number:
+            raise LinkError("bad-link", f"a record {kind} of socket {number}, which is not there")
+        elif kind == Kind.READY:
+            self.is_ready = True
+        elif kind == Kind.BEAT:
+            self.pulse = read_as(link.Pulse, payload)
+            self.answered = self.pulse.number
+        elif kind == Kind.REFUSED:
+            refusal = read_as(link.Refusal, payload)
+            self.broker.refusals.tell(refusal.who[:LONGEST], raised(refusal.fault), closes=True)
+        elif kind == Kind.LOGGED:
+            line = read_as(link.Line, payload)
+            extra = {"code": line.code} if line.code else None
+            log.log(line.level, "%s: %s", self.name, line.text, extra=extra)
+        else:
+            raise LinkError("bad-link", f"a record {kind}")
+
+    def _arrive(self, number: int, arrival: link.Arrival) -> None:
+        if not 0 <= arrival.door < len(self.doors):
+            raise LinkError("bad-link", f"somebody at the listener {arrival.door}, which is not there")
+        door = self.doors[arrival.door]
+        found = RemoteSocket(self, number, door, arrival.peer[:LONGEST])
+        self._last, self.sockets[number] = number, found
+        self.broker.sockets.add(found)
+        door.admission.arrive(found, door.listener.options)
+
+    def __repr__(self) -> str:
+        return f"<FrontLink {self.name} sockets={len(self.sockets)}>"

@@ -1,0 +1,222 @@
+"""A front that is out of order: whatever it writes on its link, it is the front that ends, and the broker goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+import uvloop
+
+from stompbox.errors import LinkError
+from stompbox.server.fronts import link
+from stompbox.server.fronts.link import AHEAD, COUNT, CREDIT, SIGNS, WINDOW, Kind
+from stompbox.server.fronts.records import HEAD, Records
+from stompbox.server.fronts.remote import FrontLink
+from stompbox.server.transport.tcp import Acceptor
+from tests.server.world import House, configured
+
+WITHIN = 20.0
+CONNECT = b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0"
+ARRIVES = link.packed(link.Arrival(0, "192.0.2.7"))
+OPENS = link.packed(link.Opening("192.0.2.7", "alice"))
+
+
+def record(kind: int, number: int = 0, payload: bytes = b"") -> bytes:
+    return HEAD.pack(kind, number, len(payload)) + payload
+
+
+OPENED = record(Kind.ARRIVED, 1, ARRIVES) + record(Kind.OPENED, 1, OPENS)
+
+
+class Wild:
+    """A broker with the link of a front, at whose other end the test is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.house = House(configured(folder))
+        self.broker = self.house.broker
+        self.ended: list[LinkError | None] = []
+        doors = [Acceptor(self.broker, listener) for listener in self.house.listeners]
+        self.link = FrontLink(self.broker, "front 1", doors, self.ended.append)
+        self.records = Records(0)
+        self.heard: list[tuple[int, int, bytes]] = []
+
+    async def open(self) -> None:
+        ours, theirs = socket.socketpair()
+        for end in (ours, theirs):
+            end.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(lambda: self.link, ours)
+        self.reader, self.writer = await asyncio.open_connection(sock=theirs)
+
+    def say(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def hear(self, kind: Kind) -> bytes:
+        """What the next record of this kind says."""
+        async with asyncio.timeout(WITHIN):
+            while True:
+                for at, found in enumerate(self.heard):
+                    if found[0] == kind:
+                        del self.heard[at]
+                        return found[2]
+                data = await self.reader.read(1 << 16)
+                assert data, "the link is gone"
+                self.heard += self.records.read(data)
+
+    async def until_ended(self) -> LinkError | None:
+        async with asyncio.timeout(WITHIN):
+            with suppress(ConnectionResetError):
+                while await self.reader.read(1 << 16):
+                    pass
+            while not self.ended:
+                await asyncio.sleep(0)
+        return self.ended[0]
+
+
+def played(folder: Path, work: Callable[[Wild], asyncio.Future[None]]) -> Wild:
+    async def play() -> Wild:
+        wild = Wild(folder)
+        await wild.open()
+        try:
+            await work(wild)
+            assert not wild.broker.has_failed
+        finally:
+            wild.writer.close()
+            with suppress(OSError):
+                await wild.writer.wait_closed()
+            await wild.house.close()
+        return wild
+
+    return uvloop.run(play())
+
+
+WRONG = {
+    "a kind that there is not": record(99),
+    "a kind that there is not, of a socket": OPENED + record(99, 1),
+    "a record of the broker": record(Kind.END),
+    "a record that is too long": HEAD.pack(Kind.DATA, 1, 1 << 30),
+    "a socket that has not arrived": record(Kind.DATA, 7, b"x"),
+    "a socket that arrives twice": OPENED + record(Kind.ARRIVED, 1, ARRIVES),
+    "a number that is used again": OPENED + record(Kind.GONE, 1) + record(Kind.ARRIVED, 1, ARRIVES),
+    "a socket without a number": record(Kind.ARRIVED, 0, ARRIVES),
+    "a listener that is not there": record(Kind.ARRIVED, 1, link.packed(link.Arrival(9, "x"))),
+    "a listener below the first": record(Kind.ARRIVED, 1, link.packed(link.Arrival(-1, "x"))),
+    "an arrival that is none": record(Kind.ARRIVED, 1, b"{}"),
+    "a socket that speaks before it is opened": record(Kind.ARRIVED, 1, ARRIVES) + record(Kind.DATA, 1, b"x"),
+    "a socket that is opened twice": OPENED + record(Kind.OPENED, 1, OPENS),
+    "more taken than given": OPENED + record(Kind.TAKEN, 1, COUNT.pack(1)),
+    "a count that is none": OPENED + record(Kind.TAKEN, 1, b"1"),
+    "signs that are none": OPENED + record(Kind.SIGNS, 1, b"1"),
+    "an error that is none": OPENED + record(Kind.DISMISSED, 1, b"null"),
+    "an error of the broker's own": OPENED
+    + record(Kind.DISMISSED, 1, link.packed(link.Fault("BrokerFault", "a", "b", closes=True))),
+    "a line that is none": record(Kind.LOGGED, 0, b"\xff"),
+    "a pulse that is none": record(Kind.BEAT, 0, b"0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_ends_the_front_and_not_the_broker(said: bytes, tmp_path: Path) -> None:
+    async def work(wild: Wild) -> None:
+        wild.say(said)
+        found = await wild.until_ended()
+        assert isinstance(found, LinkError)
+        assert found.code == "bad-link"
+        assert not wild.broker.sockets
+
+    played(tmp_path, work)
+
+
+def test_noise_ends_the_front_and_not_the_broker(tmp_path: Path) -> None:
+    random = Random(5)
+
+    async def work(wild: Wild) -> None:
+        wild.say(OPENED + random.randbytes(100_000))
+        assert isinstance(await wild.until_ended(), LinkError)
+
+    played(tmp_path, work)
+
+
+def test_a_client_speaks_through_the_link_and_goes_with_it(tmp_path: Path) -> None:
+    async def work(wild: Wild) -> None:
+        wild.say(OPENED + record(Kind.DATA, 1, CONNECT))
+        assert (await wild.hear(Kind.DATA)).startswith(b"CONNECTED")
+        [connection] = wild.broker.connections
+        assert (connection.peer, connection.transport.certificate_name) == ("192.0.2.7", "alice")
+        wild.say(record(Kind.SIGNS, 1, SIGNS.pack(2000, -1)))
+        wild.say(record(Kind.DATA, 1, b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:1\n\n\0"))
+        await wild.hear(Kind.DATA)
+        silence = connection.transport.silence
+        assert silence is not None
+        assert 1.9 < silence < WITHIN
+        assert connection.transport.absence is None
+        wild.writer.close()
+        assert await wild.until_ended() is None
+        assert not wild.broker.connections
+        assert not wild.broker.sockets
+
+    played(tmp_path, work)
+
+
+def test_credit_is_given_for_what_was_obeyed_and_not_while_nothing_is(tmp_path: Path) -> None:
+    async def work(wild: Wild) -> None:
+        wild.say(OPENED + record(Kind.DATA, 1, CONNECT))
+        await wild.hear(Kind.DATA)
+        [connection] = wild.broker.connections
+        frame = b"SEND\ndestination:/topic/nobody\n\n%b\0" % (b"x" * 1000)
+        wild.say(record(Kind.DATA, 1, frame * (CREDIT // 1000)))
+        [octets] = COUNT.unpack(await wild.hear(Kind.CREDIT))
+        assert CREDIT <= octets <= WINDOW
+        connection.transport.pause_reading()
+        await wild.hear(Kind.PAUSE)
+        wild.say(record(Kind.DATA, 1, frame * (CREDIT // 1000)) + record(Kind.DATA, 1, b"\n"))
+        wild.say(record(Kind.DATA, 1, b"SEND\ndestination:/topic/nobody\nreceipt:2\n\n\0"))
+        assert b"receipt-id:2" in await wild.hear(Kind.DATA)
+        assert not [found for found in wild.heard if found[0] == Kind.CREDIT]
+        connection.transport.resume_reading()
+        assert COUNT.unpack(await wild.hear(Kind.CREDIT))[0] >= CREDIT
+
+    played(tmp_path, work)
+
+
+def test_a_socket_is_clogged_until_its_system_has_taken_most(tmp_path: Path) -> None:
+    async def work(wild: Wild) -> None:
+        wild.say(OPENED + record(Kind.DATA, 1, CONNECT))
+        given = len(await wild.hear(Kind.DATA))
+        [connection] = wild.broker.connections
+        transport = connection.transport
+        transport.write(b"x" * (AHEAD - given))
+        assert not transport.is_clogged
+        assert transport.unsent == 0
+        transport.write(b"y")
+        assert transport.is_clogged
+        assert transport.unsent == AHEAD + 1
+        wild.say(
+            record(Kind.TAKEN, 1, COUNT.pack(AHEAD)) + record(Kind.BEAT, 0, link.packed(link.Pulse(7, 0.5)))
+        )
+        while wild.link.answered != 7:
+            await asyncio.sleep(0)
+        assert not transport.is_clogged
+
+    played(tmp_path, work)
+
+
+def test_who_is_refused_at_the_door_is_told_when_he_speaks(tmp_path: Path) -> None:
+    """Between his arrival and the answer of the broker a client may have said anything."""
+
+    async def work(wild: Wild) -> None:
+        for number in range(1, 1002):  # maxConnectionsPerAddress
+            wild.say(record(Kind.ARRIVED, number, ARRIVES) + record(Kind.LOCATED, number, b"192.0.2.7"))
+        wild.say(record(Kind.OPENED, 1001, OPENS) + record(Kind.DATA, 1001, CONNECT))
+        assert b'"too-many-connections"' in await wild.hear(Kind.DISMISS)
+        said = await wild.hear(Kind.DATA)
+        assert b"ERROR\n" in said
+        assert b"CONNECTED" not in said
+        await wild.hear(Kind.CLOSE)
+
+    played(tmp_path, work)
