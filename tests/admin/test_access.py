@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from stompbox.admin import access
-from stompbox.admin.access import Guard, credentials
+from stompbox.admin.access import Guard, Rate, credentials
 from stompbox.config import AdminTable
+from stompbox.errors import Refused
 from tests.admin.asking import JSON, ask, post, read
 from tests.admin.conftest import Start
 from tests.conftest import Serve, Served
@@ -38,6 +39,7 @@ ROOT, BOB = "root:r00t", "bob:b0b"
 PAGES = [
     "/",
     "/console.js",
+    "/api/v1/session",
     "/metrics",
     "/api/v1/status",
     "/api/v1/queues",
@@ -235,3 +237,28 @@ def test_a_request_that_the_end_of_the_broker_cuts_short_is_told_so() -> None:
     asyncio.run(guard(scope, receive, send))
     assert said[0]["status"] == 503
     assert b'"shutting-down"' in said[1]["body"]
+
+
+def test_who_asks_without_end_is_slowed(start: Start) -> None:
+    served = start("[admin]\nmax-requests-per-second = 1\n")
+    answers = [ask(served.admin, "/api/v1/session") for _ in range(12)]
+    assert [answer.status for answer in answers[:10]] == [200] * 10
+    refused = answers[-1]
+    assert (refused.status, refused.code, refused.headers["retry-after"]) == (429, "too-many-requests", "1")
+    assert ask(served.admin, "/healthz").status == 200
+
+
+def test_each_client_address_has_a_rate_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "ADDRESSES", 2)
+    rate = Rate(2)
+    for _ in range(20):
+        rate.count("10.0.0.1", 5.0)
+    with pytest.raises(Refused, match="more than 2"):
+        rate.count("10.0.0.1", 5.0)
+    rate.count("10.0.0.2", 5.0)
+    rate.count("10.0.0.1", 5.5)
+    with pytest.raises(Refused):
+        rate.count("10.0.0.1", 5.5)
+    for number in range(9):
+        rate.count(f"10.0.1.{number}", 6.0)
+    Rate(-1).count("10.0.0.1", 0.0)

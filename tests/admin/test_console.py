@@ -36,9 +36,11 @@ def test_the_page_is_only_files_of_its_own(served: Served) -> None:
     """No inline script or style, which the policy would refuse, and nothing from elsewhere."""
     page = ask(served.admin, "/").body.decode()
     named = set(re.findall(r'(?:src|href)="([^"#]*)', page)) - {""}
-    assert named == set(FILES) - {"/"} | {"/api/v1", "/metrics"}
-    assert not re.search(r"<style|style=|<script>|\son\w+=|https?://", page)
-    for path in ("/console.js", "/console.css"):
+    assert named == set(FILES) - {"/", "/login", "/login.js"} | {"/api/v1", "/metrics"}
+    login = ask(served.admin, "/login").body.decode()
+    assert set(re.findall(r'(?:src|href)="([^"#]*)', login)) <= set(FILES) | {"/api/v1"}
+    assert not re.search(r"<style|style=|<script>|\son\w+=|https?://", page + login)
+    for path in ("/console.js", "/login.js", "/console.css"):
         text = ask(served.admin, path).body.decode()
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|@import|url\(", text

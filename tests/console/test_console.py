@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
 pytest.importorskip("playwright")
-from playwright.sync_api import Error, expect
+from playwright.sync_api import Error, Page, expect
 
 ANSWERED = "Failed to load resource: the server responded with a status of"
 HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
@@ -391,18 +391,32 @@ def test_it_rests_while_nobody_looks(served: Served, visit: Open) -> None:
         look_again(page)
 
 
-def test_a_user_logs_in_as_browsers_do(start: Start, visit: Open) -> None:
+def log_in(page: Page, login: str, passcode: str) -> None:
+    page.get_by_label("Login").fill(login)
+    page.get_by_label("Passcode").fill(passcode)
+    page.get_by_role("button", name="Log in").click()
+
+
+def test_a_user_logs_in_and_out(start: Start, visit: Open) -> None:
     served = start(USERS)
     with Plain(served.port, headers={"login": "root", "passcode": "r00t"}) as client:
         send(client, "/queue/open.q", b"1", b"2")
         send(client, "/queue/closed.q", b"1")
-        page = visit(served.admin, "addresses", http_credentials={"username": "root", "password": "r00t"})
+        page = visit(served.admin, "addresses", may_say=(f"{ANSWERED} 401",))
+        log_in(page, "root", "wrong")
+        expect(page.get_by_role("alert")).to_contain_text("(login-failed)")
+        log_in(page, "root", "r00t")
+        page.goto(f"{served.admin}/#addresses")
         expect(cell(page, "open.q", "Ready")).to_have_text("2")
         expect(row(page, "closed.q")).to_be_visible()
         page.goto(f"{served.admin}/#addresses/open.q")
         page.get_by_role("button", name="Purge…").click()
         page.get_by_role("button", name="Drop 2 messages").click()
         expect(page.get_by_role("status").filter(has_text="2 messages dropped from open.q")).to_be_visible()
+        page.get_by_role("button", name="Log out root").click()
+        expect(page.get_by_role("button", name="Log in")).to_be_visible()
+        page.goto(f"{served.admin}/")
+        expect(page.get_by_role("button", name="Log in")).to_be_visible()
 
 
 def test_a_user_sees_what_he_may_and_is_told_what_he_may_not(start: Start, visit: Open) -> None:
@@ -411,9 +425,8 @@ def test_a_user_sees_what_he_may_and_is_told_what_he_may_not(start: Start, visit
         send(client, "/queue/open.q", b"1")
         send(client, "/queue/closed.q", b"1")
         refused = f"{ANSWERED} 403"
-        page = visit(
-            served.admin, "", may_say=(refused,), http_credentials={"username": "bob", "password": "b0b"}
-        )
+        page = visit(served.admin, "", may_say=(refused,))
+        log_in(page, "bob", "b0b")
         expect(page.locator("#state")).to_have_text("ready")
         expect(page.locator("main")).to_contain_text(
             "does not have the right 'manage' on address 'stompbox.admin' (not-permitted)"

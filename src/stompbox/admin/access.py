@@ -3,9 +3,10 @@
 | what                                      | against                                                                       |
 |-------------------------------------------|-------------------------------------------------------------------------------|
 | the Host header must be a known one       | a page whose name was made to point here (DNS rebinding)                      |
-| login and passcode, where users are known | strangers; failures are slowed, and counted with those of STOMP               |
+| login and passcode, or a session's cookie  | strangers; failures are slowed, and counted with those of STOMP               |
 | a right for everything that is not public | users: `manage` on BROKER for the whole, `manage` or `browse` for one address |
 | a POST is JSON, and of this origin        | pages that post in the name of who reads them (CSRF)                          |
+| so many requests in a second              | who asks without end                                                          |
 | HEADERS                                   | pages that frame, sniff or run what is answered                               |
 """
 
@@ -14,24 +15,35 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import time
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
 from stompbox.admin.responses import refusal
 from stompbox.config import AdminTable, host_of, is_own_host
 from stompbox.errors import Refused, StompboxError
-from stompbox.security import Right, User
+from stompbox.security import Right, User, network_of
 from stompbox.server import stopping
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from stompbox.admin.sessions import Sessions
     from stompbox.server.broker import Broker
 
 BROKER: Final = "stompbox.admin"  # the address that stands for the broker as a whole where rights are asked
-OPEN: Final = frozenset(("/healthz", "/readyz"))  # without credentials: whoever asks these has none
+COOKIE: Final = "stompbox-session"
+HEALTH: Final = frozenset(("/healthz", "/readyz"))  # without credentials: whoever asks these has none
+# without credentials, too, and what the log-in page is made of
+OPEN: Final = frozenset(
+    (*HEALTH, "/login", "/login.js", "/console.css", "/icon.svg", "/api/v1/session/start")
+)
+LOGIN: Final = "/login"
+BURST: Final = 10  # seconds in which what was not asked may be asked at once
+ADDRESSES: Final = 10_000  # clients whose requests are counted; the one that was counted first is forgotten
 HEADERS: Final = (
     (
         b"content-security-policy",
@@ -48,8 +60,12 @@ HEADERS: Final = (
 class Guard:
     """In front of the app: lets through what may be asked, with `request.state.user`."""
 
-    def __init__(self, app: ASGIApp, broker: Broker, table: AdminTable) -> None:
+    def __init__(
+        self, app: ASGIApp, broker: Broker, table: AdminTable, sessions: Sessions | None = None
+    ) -> None:
         self.app = app
+        self.sessions = sessions
+        self.rate = Rate(table.max_requests_per_second)
         self.broker = broker
         endpoint = table.endpoint()
         self.listened = endpoint[0].casefold() if endpoint else ""
@@ -75,12 +91,15 @@ class Guard:
         app: ASGIApp = self.app
         try:
             self._check_host(request)
+            if request.scope["path"] not in HEALTH:
+                self.rate.count(request.client.host if request.client else "", time.monotonic())
+            request.state.is_session = False
             request.state.user = await self._user(request)
             if request.method not in ("GET", "HEAD"):
                 _check_origin(request)
         except StompboxError as error:
             self.broker.errors[error.code] += 1
-            app = refusal(error)
+            app = turned_away(request, error)
         try:
             await app(scope, receive, send_with_headers)
         except asyncio.CancelledError:  # the broker ends, and no request outlives it
@@ -104,11 +123,56 @@ class Guard:
         if not len(self.broker.users) or request.scope["path"] in OPEN:
             # the URL of the request is made of its Host header, too
             return User("")
+        cookie = request.cookies.get(COOKIE)
+        if cookie and self.sessions is not None:
+            user = self.sessions.user(cookie, self.broker.users)
+            if user is not None:
+                request.state.is_session = True
+                return user
         login, passcode = credentials(request.headers.get("authorization", ""))
         if login is None:
             raise Refused("login-required", "login and passcode are required")
         peer = request.client.host if request.client else "local"
         return (await self.broker.logins.log_in(peer, login, passcode)).user
+
+
+class Rate:
+    """How many requests a client address (an IPv6 network of 64 bits) may make in a second, on average; -1: any."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._left: dict[
+            str, tuple[float, float]
+        ] = {}  # requests that it may make at once, and when that was so
+
+    def count(self, address: str, now: float) -> None:
+        """Counts one request, or raises Refused."""
+        if self.most < 0:
+            return
+        network = network_of(address) if address else ""
+        most = float(self.most * BURST)
+        left, at = self._left.pop(network, (most, now))
+        left = min(most, left + (now - at) * self.most)
+        while len(self._left) >= ADDRESSES:
+            del self._left[next(iter(self._left))]
+        self._left[network] = max(0.0, left - 1), now
+        if left < 1:
+            raise Refused(
+                "too-many-requests", f"more than {self.most} requests in a second (max-requests-per-second)"
+            )
+
+
+def turned_away(request: Request, error: StompboxError) -> Response:
+    """The refusal. A browser that opens a page goes to the log-in page; a script of the console's gets no dialog of the browser's."""
+    answer = refusal(error)
+    is_page = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
+    if answer.status_code == 401 and is_page:
+        return RedirectResponse(LOGIN, 303)
+    if answer.status_code == 401 and "sec-fetch-mode" in request.headers:
+        answer.headers["www-authenticate"] = "Session"
+    if error.code == "too-many-requests":
+        answer.headers["retry-after"] = "1"
+    return answer
 
 
 def credentials(header: str) -> tuple[str | None, str | None]:

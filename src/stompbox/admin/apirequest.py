@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stompbox.admin.history import History
     from stompbox.admin.lag import Lags
     from stompbox.admin.metrics import Metrics
+    from stompbox.admin.sessions import Sessions
     from stompbox.config.origins import Loaded
     from stompbox.server.broker import Broker
 
@@ -90,6 +91,10 @@ class ApiRequest:
             raise IllegalFrame("bad-json", f"the body did not come within {BODY_WITHIN:.0f} s") from None
         return body
 
+    def forget(self) -> None:
+        """The log does not show the body, which has a passcode."""
+        self.asked = b""
+
     def begin(self) -> None:
         """Tells the engine the time, before what follows changes something."""
         self.broker.set_time()
@@ -117,9 +122,15 @@ class Shared:
     """What the requests of one admin interface have in common."""
 
     def __init__(
-        self, lags: Lags, history: History, metrics: Metrics, loaded: Callable[[], Loaded | None]
+        self,
+        lags: Lags,
+        history: History,
+        metrics: Metrics,
+        loaded: Callable[[], Loaded | None],
+        sessions: Sessions,
     ) -> None:
         self.loaded = loaded  # the configuration that counts, with its origins
+        self.sessions = sessions
         self.lags = lags
         self.history = history
         self.metrics = metrics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -12,12 +13,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from stompbox.admin import console
-from stompbox.admin.access import Guard
+from stompbox.admin.access import Guard, turned_away
 from stompbox.admin.apirequest import ApiRequest, Shared
 from stompbox.admin.endpoints import API, Endpoint
 from stompbox.admin.lag import Lags
 from stompbox.admin.metrics import Metrics
 from stompbox.admin.responses import json, refusal
+from stompbox.admin.sessions import Sessions
 from stompbox.admin.table import ENDPOINTS
 from stompbox.errors import BrokerFault, Refused, StompboxError
 
@@ -38,8 +40,8 @@ def build(
     """The whole admin interface; `loaded`: the configuration that counts, with its origins.
 
     What is no endpoint of the table, and no file of the console, is not there."""
-    lags = Lags(broker)
-    shared = Shared(lags, history, Metrics(broker, lags), loaded)
+    lags, sessions = Lags(broker), Sessions(time.monotonic, table.session_timeout)
+    shared = Shared(lags, history, Metrics(broker, lags), loaded, sessions)
     routes = [Route(one.path, Obey(broker, one, shared).answer, methods=[one.method]) for one in ENDPOINTS]
     app = Starlette(
         routes=[*console.routes(), *routes],
@@ -47,7 +49,7 @@ def build(
     )
     app.router.redirect_slashes = False  # to a URL that is made of the Host header
     app.state.broker = broker
-    return Guard(app, broker, table)
+    return Guard(app, broker, table, sessions)
 
 
 class Obey:
@@ -91,7 +93,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, StompboxError)
     broker: Broker = request.app.state.broker
     broker.errors[error.code] += 1
-    return refusal(error)
+    return turned_away(request, error)
 
 
 async def _fault(request: Request, error: Exception) -> Response:

@@ -223,12 +223,21 @@ def reading(
     return made
 
 
-def changing(path: str, form: type[Struct], answer: Any, needs: str) -> Callable[[Do], Endpoint]:
+def changing(
+    path: str, form: type[Struct], answer: Any, needs: str, *, is_open: bool = False
+) -> Callable[[Do], Endpoint]:
     """Makes an endpoint of a function that changes something, as the body says."""
 
     def made(do: Do) -> Endpoint:
         return Endpoint(
-            path=f"{API}/{path}", do=do, about=about(do), needs=needs, answer=answer, method="POST", form=form
+            path=f"{API}/{path}",
+            do=do,
+            about=about(do),
+            needs=needs,
+            answer=answer,
+            method="POST",
+            form=form,
+            is_open=is_open,
         )
 
     return made

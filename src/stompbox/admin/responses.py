@@ -21,7 +21,8 @@ _STATUS: Final[Mapping[str, int]] = MappingProxyType(
         "cross-site": 403, "host-not-allowed": 421, "login-failed": 401, "login-required": 401, "no-such-address": 404,
         "no-such-queue": 404, "no-such-page": 404, "no-such-connection": 404, "not-json": 415, "not-permitted": 403, "queue-busy": 409,
         "queue-in-use": 409, "no-such-group": 404, "no-such-sink": 404,
-        "body-too-large": 413, "too-many-failed-logins": 429, "logins-busy": 503, "wrong-method": 405, "disk-full": 503, "io-error": 503,
+        "body-too-large": 413, "too-many-failed-logins": 429,
+        "too-many-requests": 429, "logins-busy": 503, "wrong-method": 405, "disk-full": 503, "io-error": 503,
         "shutting-down": 503,
     }
 )  # fmt: skip

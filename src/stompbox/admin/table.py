@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from stompbox.admin import actions, administration, configured, defining, openapi, pages, speaking
+from stompbox.admin import actions, administration, configured, defining, openapi, pages, sessions, speaking
 from stompbox.admin.apirequest import ApiRequest
 from stompbox.admin.endpoints import API, Endpoint, reading
 from stompbox.admin.responses import html, json
@@ -44,5 +44,5 @@ def _endpoints(module: object) -> list[Endpoint]:
 
 ENDPOINTS: Final = (
     index, described, shown,
-    *[one for module in (pages, configured, actions, defining, speaking, administration) for one in _endpoints(module)],
+    *[one for module in (pages, configured, actions, defining, speaking, administration, sessions) for one in _endpoints(module)],
 )  # fmt: skip

@@ -105,6 +105,18 @@ class AdminTable(Table, frozen=True):
             at_least=-1,
         ),
     ] = 50
+    max_requests_per_second: Annotated[
+        int,
+        key(
+            "Requests of one client address (an IPv6 network of 64 bits) in a second, over ten; health is not counted. -1: no limit.",
+            "requests",
+            at_least=-1,
+        ),
+    ] = 100
+    session_timeout: Annotated[
+        int,
+        key("How long a session of the log-in page lasts without a request.", "ms", at_least=1000),
+    ] = 1_800_000
     key_store_path: Annotated[
         str | None, key("PEM file with certificate chain and key: HTTPS instead of HTTP.")
     ] = None

@@ -3,6 +3,8 @@
     index.html   the frame
     console.css  how it looks
     console.js   what it shows and does
+    login.html   the log-in page
+    login.js     what it does
     icon.svg     what stands in the browser's tab
 
 Decides what a browser lets the page do: load these files, ask this broker, and nothing else. Trusted types are required and there are
@@ -27,7 +29,7 @@ POLICY: Final = (
 FILES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "/": ("index.html", "text/html"), "/console.css": ("console.css", "text/css"), "/console.js": ("console.js", "text/javascript"),
-        "/icon.svg": ("icon.svg", "image/svg+xml"),
+        "/login": ("login.html", "text/html"), "/login.js": ("login.js", "text/javascript"), "/icon.svg": ("icon.svg", "image/svg+xml"),
     }
 )  # fmt: skip
 

@@ -196,6 +196,7 @@ function answered() {
 
 function failed(error) {
   if (error instanceof Refusal && (error.status === 401 || error.status === 429)) {
+    if (error.code === "login-required") return location.replace("/login");
     state.refused = true; // asking on would only count as more failed logins
     badge(document.getElementById("state"), "refused");
     notice(`${error.message} (${error.code}). Load the page again to log in.`);
@@ -892,3 +893,19 @@ function go() {
 addEventListener("hashchange", () => { go(); page.focus(); });
 document.addEventListener("visibilitychange", poll);
 go();
+
+// ---- Who is there ----
+
+async function greet() {
+  const found = await ask("session").catch(() => null);
+  const leave = document.getElementById("leave");
+  if (!found?.is_session) return;
+  leave.textContent = `Log out ${found.user}`;
+  leave.hidden = false;
+  leave.addEventListener("click", async () => {
+    await ask("session/end", {}).catch(() => null);
+    location.replace("/login");
+  });
+}
+
+greet();
