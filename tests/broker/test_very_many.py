@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import tracemalloc
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -13,6 +15,7 @@ from stompbox.broker.addresses import fanout, routing
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.queues import browsing, paging, reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
+from stompbox.broker.queues.matching import Plan
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions import readers, subscribers
 from stompbox.broker.transactions import Transaction
@@ -542,3 +545,34 @@ def test_selectors_of_rings_that_cost_too_much_to_ask_at_once_are_asked_in_steps
     assert len(asked) == count
     assert most <= 1000 // 60 + 1
     assert len(world.settle()) == count
+
+
+def test_an_address_with_one_durable_subscription_takes_little() -> None:
+    """A wildcard has a queue on each: what Python has for both, the message and what the store of the test has of it."""
+    world = World()
+    world.on_durable(world.consumer("d"), "d", "few.#")
+    for number in range(100):
+        world.send_to_topic(f"few.first-{number}", b"x")
+    world.settle()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(FEW):
+            world.send_to_topic(f"few.{number}", b"x")
+        world.settle()
+        world.commit()
+        gc.collect()
+        each = tracemalloc.get_traced_memory()[0] / FEW
+    finally:
+        tracemalloc.stop()
+    assert each <= 9_000, f"{each:.0f} octets"
+
+
+def test_an_address_keeps_little_of_the_plans_that_are_gone_with_their_shapes() -> None:
+    address = World().address("t")
+    staying = [Plan(address.version, address.settings) for _ in range(FEW)]
+    for plan in staying:
+        address.keep(plan)
+        for _ in range(10):
+            address.keep(Plan(address.version, address.settings))
+    assert FEW < len(address._plans) <= 4 * FEW

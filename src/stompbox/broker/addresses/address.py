@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
-from weakref import WeakSet
+from weakref import ref
 
 from stompbox.broker.addresses.contracts import Divert, Duplicates, Fanout, Limits, Passing
 from stompbox.broker.kinds import TYPES, Arguments, Kind, applied, rules_of
@@ -30,9 +30,19 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.contracts import Engine
 
 
+FEW_PLANS: Final = 16  # among which those that are gone are not looked for
+
+
 class Address:
     """A name that messages are sent to: its log, its queues and its settings. `kinds`: the routing that it was made for, ANYCAST, MULTICAST
     or both. `is_auto`: a frame made it. `owner`: engine.create_address."""
+
+    __slots__ = (
+        "_disabled", "_in_turn", "_most_plans", "_own", "_plans", "_timed", "anycast", "arguments", "by_selector", "diverts",
+        "duplicates", "engine", "fanout", "groups", "is_auto", "is_blocked", "is_paused", "is_timed", "kinds",
+        "limits", "log", "maker", "memory", "name", "named", "named_readers", "no_locals", "only", "owner",
+        "passing", "retained", "rules", "settings", "steps", "streams", "topics", "turn", "uses", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -74,17 +84,25 @@ class Address:
         # of queues that a frame has made otherwise (configuration.py), by name
         self.arguments: dict[str, Arguments] = {}
         self._own: dict[str, AddressSettings] = {}  # the settings of those
-        self._timed: set[str] = set()  # those of them whose settings say when messages expire
+        self._timed: dict[str, None] = {}  # those of them whose settings say when messages expire
         self.rules = rules_of(settings)  # of all other queues
         self.version = object()  # another one whenever the queues change
-        self.plans: WeakSet[Plan] = WeakSet()  # those of this version; shapes have them
+        self._plans: list[ref[Plan]] = []  # those of this version; shapes have them
+        self._most_plans = FEW_PLANS
         self.only: Queue | None = None  # the one anycast queue, when there is nothing else to think of
         self.turn = 0
         self.fanout: Fanout | None = None  # while messages wait until all who get them have been offered them
         self.passing: Passing | None = None  # once messages came that are for one of very many queues
         # anycast queues to which messages are routed, once there are very many
         self._in_turn: list[Queue] | None = None
-        self._disabled: set[Queue] = set()  # those to which nothing is routed
+        self._disabled: dict[Queue, None] = {}  # those to which nothing is routed
+
+    def keep(self, plan: Plan) -> None:
+        """Remembers a plan, which is forgotten when the queues change."""
+        if len(self._plans) >= self._most_plans:  # shapes come and go
+            self._plans = [known for known in self._plans if known() is not None]
+            self._most_plans = 2 * len(self._plans) + FEW_PLANS
+        self._plans.append(ref(plan))
 
     def queues(self) -> Iterator[Queue]:
         yield from self.anycast.values()
@@ -109,7 +127,7 @@ class Address:
         """A queue is to be so when it is made; without arguments it is as the address's settings say."""
         self.arguments.pop(queue, None)
         self._own.pop(queue, None)
-        self._timed.discard(queue)
+        self._timed.pop(queue, None)
         if arguments:
             self.arguments[queue] = arguments
             self._apply(queue)
@@ -118,7 +136,7 @@ class Address:
     def _apply(self, queue: str) -> None:
         own = self._own[queue] = applied(self.settings, self.arguments[queue])
         if is_ruled(own):
-            self._timed.add(queue)
+            self._timed[queue] = None
 
     def obey(self, settings: AddressSettings) -> None:
         """The address lives by these settings from now on."""
@@ -237,18 +255,19 @@ class Address:
     def rules_changed(self, queue: Queue) -> None:
         """The rules of one queue have changed: nobody looks at the others, however many there are."""
         if queue.rules.is_enabled or self.anycast.get(queue.name) is not queue:
-            self._disabled.discard(queue)
+            self._disabled.pop(queue, None)
         else:
-            self._disabled.add(queue)
+            self._disabled[queue] = None
         self._in_turn = None
         self.look_again()
 
     def look_again(self) -> None:
         """Queues or diverts have changed: is there only one queue that all messages go to?"""
         self.version = object()
-        for plan in self.plans:  # a shape may be remembered for long, but not who was subscribed once
-            plan.forget()
-        self.plans.clear()
+        for known in self._plans:  # a shape may be remembered for long, but not who was subscribed once
+            if (plan := known()) is not None:
+                plan.forget()
+        self._plans = []
         self.is_timed = bool(self._timed) or is_ruled(self.settings)
         self.only = None
         is_watched = self.is_read or self.log.is_kept or self.limits is not None
@@ -270,7 +289,7 @@ class Address:
         self.log.cursors.pop(queue.id, None)
         if queue.kind is Kind.ANYCAST:
             del self.anycast[queue.name]
-            self._disabled.discard(queue)
+            self._disabled.pop(queue, None)
             self._in_turn = None
             if queue.name in self.arguments:
                 self.ask(queue.name, {})

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def show(address: Address) -> None:
     """A commit has landed: its messages go to the readers of the address."""
     log, engine = address.log, address.engine
-    if sum(map(cost_of, log.unshown)) > engine.page_size:
+    if sum(map(cost_of, log.unshown or ())) > engine.page_size:
         _leave_in_log(address)
     engine.later.take((show, address), _showing(address))
 
@@ -50,7 +50,7 @@ def show(address: Address) -> None:
 def _leave_in_log(address: Address) -> None:
     log = address.log
     start = log.show(log.committed)
-    log.unshown.clear()
+    log.skip_unshown()
     for queue in address.streams.values():
         first = max(start, queue.cursor.position)
         if queue.paged_from < 0 and first < log.shown:

@@ -277,7 +277,7 @@ def _plan(address: Address, run: Run, limit: int) -> Plan | None:
             plan.add_by_value(selector)
     plan.complete(shape)
     shape.verdicts[address] = plan
-    address.plans.add(plan)
+    address.keep(plan)
     return plan
 
 

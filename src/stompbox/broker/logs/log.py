@@ -30,6 +30,12 @@ RESERVE = 1 << 20
 class Log:
     """Offsets are dense in memory; in the store there are gaps where nobody needed the messages."""
 
+    __slots__ = (
+        "_before", "committed", "cursors", "firm", "first", "flying", "has_readers", "id", "incarnations",
+        "is_known", "is_retained", "keeps", "name", "next", "offered", "pending", "reserved", "retention",
+        "shown", "stored", "trimmed", "unshown", "unused",
+    )  # fmt: skip
+
     def __init__(
         self,
         id: int,
@@ -49,7 +55,7 @@ class Log:
         # all below is on disk, or needs to be nowhere; no restart gives its offsets to other messages
         self.committed = next
         self.shown = next  # readers by offset were shown all below (fanout.py)
-        self.unshown: deque[Run] = deque()  # what is on disk from there on
+        self.unshown: deque[Run] | None = None  # what is on disk from there on
         self.has_readers = False  # somebody is there who reads by offset
         self.stored = next  # after the last message that the store has, or is about to have
         self.reserved = next if is_known else 0  # the store knows: never again below this
@@ -150,6 +156,7 @@ class Log:
             for run in self.flying:
                 self.retention.note(run)
         if self.has_readers:
+            self.unshown = self.unshown or deque()
             self.unshown += [run for run in self.flying if run.is_logged and run.first >= self.committed]
         else:
             self.shown = next
@@ -194,7 +201,11 @@ class Log:
     def end_showing(self) -> None:
         """Nobody reads the log by offset any more."""
         self.has_readers, self.shown = False, self.committed
-        self.unshown.clear()
+        self.unshown = None
+
+    def skip_unshown(self) -> None:
+        """Readers by offset find it in the log."""
+        self.unshown = None
 
     def failed(self) -> None:
         """The commit that was given is not in the store: all of it waits for the next one."""
