@@ -156,6 +156,24 @@ def test_fronts_end_with_the_broker_however_it_ends(serve: Serve) -> None:
         client.socket.close()
 
 
+def test_a_front_may_die_while_the_broker_stops(serve: Serve) -> None:
+    served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--memory", *FRONTS, is_patient=True)
+    with ExitStack() as stack:
+        clients = spread(served, stack)
+        for client in clients:
+            client.send("SUBSCRIBE", {"id": "1", "destination": "/topic/a", "ack": "client", "receipt": "s"})
+            assert client.receive().headers["receipt-id"] == "s"
+        clients[0].send("SEND", {"destination": "/topic/a"})
+        assert {client.receive().command for client in clients} == {"MESSAGE"}
+        served.process.terminate()
+        wait_until(lambda: "stopping:" in served.log.read_text(), "it waits for what is in flight")
+        kill_one(served)
+        wait_until(lambda: "(front-ended)" in served.log.read_text(), "it is noticed")
+        assert served.process.wait(20) == 0
+    assert "Traceback" not in served.log.read_text()
+    assert "Another one" not in served.log.read_text()
+
+
 def test_a_client_that_does_not_read_fills_neither_the_broker_nor_its_front(served: Served) -> None:
     body = os.urandom(64 << 10)
     fronts = children(served.process.pid)

@@ -71,7 +71,7 @@ class Front:
         self._begun = self._looked = 0.0  # by the loop's clock
         self._cpu = 0.0
         self._wait = AGAIN
-        self._is_told_to_end = False
+        self._is_told_to_end = self._is_shut = False
 
     @property
     def connections(self) -> int:
@@ -152,13 +152,17 @@ class Front:
             self.process.kill()
 
     def shut_doors(self) -> None:
+        """Lets nobody else connect; if it dies now there is none after it."""
+        self._is_shut = True
         if self.link is not None:
             self.link.say(Kind.SHUT_DOORS)
 
     async def end(self) -> None:
         """Told what is left, it ends by itself, or is killed."""
         self._is_told_to_end = True
-        if self.link is not None:
+        if self.link is not None and self.broker.has_failed:
+            self.link.shut()  # nothing more may be said
+        elif self.link is not None:
             self.link.say(Kind.END)
             self.link.flush()
         if self.process is not None:
@@ -175,18 +179,18 @@ class Front:
         lived = self.broker.loop.time() - self._begun
         self._wait = AGAIN if lived > GOOD else self._wait
         why = f", because of what it said: {fault.message} ({fault.code})" if fault is not None else ""
-        text = f"{self.name} has ended{why}; connections that went with it: {found.lost}. Another one starts in {self._wait:.2f} s"
+        then = "" if self._is_shut else f". Another one starts in {self._wait:.2f} s"
+        text = f"{self.name} has ended{why}; connections that went with it: {found.lost}{then}"
         self._tell(BrokerFault("front-ended", text))
         self.broker.spawn(self._start_again(process))
 
-    async def _start_again(self, process: subprocess.Popen[bytes] | None) -> None:
-        if process is not None:
-            process.kill()
-            await self.broker.loop.run_in_executor(None, _reap, process, GOODBYE)
-        while not self._is_told_to_end:
+    async def _start_again(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        await self.broker.loop.run_in_executor(None, _reap, process, GOODBYE)
+        while not self._is_shut:
             await asyncio.sleep(self._wait)
             self._wait = min(2 * self._wait, LATEST)
-            if self._is_told_to_end or self.broker.is_stopping:
+            if self._is_shut or self.broker.is_stopping:
                 return
             try:
                 await self.start()
