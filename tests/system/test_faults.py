@@ -110,7 +110,7 @@ def test_a_lost_commit_stops_the_broker_and_nothing_of_it_is_confirmed(
     assert "(broker-stopped)" in log
     assert "IndexError: list index out of range" in log
     assert "in gather" in log, "the traceback"
-    second = start(LOSES_A_COMMIT)
+    second = start(FINE)
     assert drained(second, "/queue/q") == [b"before"]
     assert drained(second, "/queue/break") == []
 
