@@ -35,6 +35,7 @@ SUITES = {
     ),
 }
 WEAKLY = {  # compiled classes below one of plain Python; nothing refers to them weakly
+    "stompbox.server.fronts.remote.FrontLink",
     "stompbox.server.transport.tcp.Socket",
     "stompbox.stomp.codec.Decoder",
 }
