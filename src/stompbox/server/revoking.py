@@ -36,7 +36,8 @@ def revoking(broker: Core) -> Iterator[None]:
     transaction holds by now is asked for again at its COMMIT, wherever this has come to."""
     connections = [one for one in broker.connections if one.session.is_open]
     for connection in connections:
-        connection.doubt(connection.transactions.values())
+        if connection.transactions:
+            connection.doubt(connection.transactions.values())
     for connection in connections:
         yield
         if connection.is_ended:

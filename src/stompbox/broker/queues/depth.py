@@ -144,8 +144,8 @@ def waiting(queue: LoggedQueue) -> int:
 
 def has_more(queue: LoggedQueue, most: int) -> bool:
     """Whether a queue has more than so many messages, looked through as far as it takes: what was acknowledged ahead may have very many
-    gaps."""
-    return any(count > most for count in accumulate(_stretches(queue)))
+    gaps. What waits in memory is counted already."""
+    return queue.count > most or any(count > most for count in accumulate(_stretches(queue)))
 
 
 def _stretches(queue: LoggedQueue) -> Iterator[int]:
