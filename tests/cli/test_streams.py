@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import selectors
@@ -9,14 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from stompbox.cli import _COMMANDS
+from stompbox.cli import _COMMANDS, streams
 from tests.conftest import Serve
 from tests.system.plain import Plain
 
@@ -180,6 +181,34 @@ def test_a_reader_who_has_enough_is_no_fault(broker: tuple[str, int], arguments:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_nobody_is_cancelled_whose_write_has_found_out_already(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the reader has gone is noticed so many turns of the loop before a write fails."""
+
+    async def work() -> None:
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def watched(call: Callable[[], None]) -> None:
+            await gone
+
+        monkeypatch.setattr(streams, "off_loop", watched)
+        with pytest.raises(BrokenPipeError):
+            async with streams.while_read():
+                await asyncio.sleep(0)
+                gone.set_result(None)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                raise BrokenPipeError
+        for _ in range(6):
+            await asyncio.sleep(0)
+
+    with open(os.devnull, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        asyncio.run(work())
 
 
 def test_who_waits_for_messages_ends_with_its_reader(broker: tuple[str, int]) -> None:

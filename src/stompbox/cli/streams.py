@@ -126,8 +126,14 @@ async def while_read() -> AsyncIterator[None]:
         return
     task = asyncio.current_task()
     assert task is not None
+    is_inside = True
+
+    def notice(watched: asyncio.Future[None]) -> None:
+        if is_inside and not watched.cancelled():  # it may come when a write has found out already
+            task.cancel()
+
     watch = asyncio.ensure_future(off_loop(partial(_wait_until_unread, sys.stdout.fileno())))
-    watch.add_done_callback(lambda watched: watched.cancelled() or task.cancel())
+    watch.add_done_callback(notice)
     try:
         yield
     except asyncio.CancelledError:
@@ -136,6 +142,7 @@ async def while_read() -> AsyncIterator[None]:
         task.uncancel()
         raise BrokenPipeError("nobody reads stdout any more") from None
     finally:
+        is_inside = False
         watch.cancel()
 
 
