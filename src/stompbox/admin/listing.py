@@ -82,8 +82,10 @@ async def listed(
 ) -> Response:  # fmt: skip
     """{NAME: […], "total": …, "next": …, "now": …}. `entries` by key; `fields`: what they can be sorted by."""
     values, turns = asked.values, asked.broker.turns
-    limit = values["limit"]
-    found = await _sorted(asked, [entry for entry in entries if values["match"] in entry.text], fields)
+    limit, match = values["limit"], values["match"]
+    if match:
+        entries = [entry async for entry in in_turns(turns, entries) if match in entry.text]
+    found = await _sorted(asked, list(entries), fields)
     total = len(found)
     found = _behind(found, values["after"])[values["offset"] :]
     pieces: list[bytes] = []
@@ -105,12 +107,8 @@ async def listed(
 def _behind(entries: list[Entry], after: str | None) -> list[Entry]:
     if after is None:
         return entries
-    keys = [entry.key for entry in entries]
-    return (
-        entries[keys.index(after) + 1 :]
-        if after in keys
-        else [entry for entry in entries if entry.key > after]
-    )
+    at = next((at for at, entry in enumerate(entries) if entry.key == after), None)
+    return entries[at + 1 :] if at is not None else [entry for entry in entries if entry.key > after]
 
 
 async def _sorted(asked: ApiRequest, entries: list[Entry], fields: Mapping[str, Field]) -> list[Entry]:

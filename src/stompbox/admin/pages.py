@@ -188,7 +188,7 @@ async def connections(asked: ApiRequest) -> Response:
     broker = asked.broker
     found = [
         Entry(str(one.session_id), one, f"{one.session_id} {one.peer} {one.user.name} {one.client_id}")
-        for one in _connections(asked)
+        async for one in in_turns(broker.turns, _connections(asked))
     ]
     return await listed(asked, "connections", found, lambda one: connection_view(broker, one), BY_CONNECTION)
 
@@ -235,7 +235,10 @@ def _connections(asked: ApiRequest) -> list[Any]:
 @reading("addresses", page_of("addresses", AddressView), SEEN, *cutting(BY_ADDRESS), ADDRESS)
 async def addresses(asked: ApiRequest) -> Response:
     """Addresses, with what their queues have together."""
-    found = [named(address.name, address) for address in shown(asked, asked.values["address"])]
+    found = [
+        named(address.name, address)
+        async for address in in_turns(asked.broker.turns, await shown(asked, asked.values["address"]))
+    ]
     dead_letters = dead_letter_addresses(asked.broker)
     return await listed(asked, "addresses", found, lambda one: address_view(one, dead_letters), BY_ADDRESS)
 
@@ -252,7 +255,7 @@ async def queues(asked: ApiRequest) -> Response:
     """Queues that outlive their consumers, or all of them."""
     is_all = asked.values["all"]
     found: list[Entry] = []
-    async for address in in_turns(asked.broker.turns, shown(asked, asked.values["address"])):
+    async for address in in_turns(asked.broker.turns, await shown(asked, asked.values["address"])):
         found += [
             named(f"{address.name}::{queue.name}", queue)
             for queue in address.queues()
@@ -265,7 +268,7 @@ async def queues(asked: ApiRequest) -> Response:
 async def groups(asked: ApiRequest) -> Response:
     """Reader groups with their positions."""
     broker, lags = asked.broker, asked.shared.lags
-    seen = shown(asked)
+    seen = await shown(asked)
     lags.forget()
 
     async def view(name: str) -> object:
@@ -282,7 +285,7 @@ async def positions(asked: ApiRequest) -> Response:
     broker, lags, only = asked.broker, asked.shared.lags, asked.values["address"]
     lags.forget()
     found: list[tuple[str, Queue | None]] = []
-    async for address in in_turns(broker.turns, shown(asked, only)):
+    async for address in in_turns(broker.turns, await shown(asked, only)):
         found += address.groups.items()
     if asked.may() and only is None:
         waiting = broker.engine.group_patterns.keys() - {name for name, _ in found}
@@ -353,19 +356,22 @@ async def history(asked: ApiRequest) -> object:
     address = asked.values["address"]
     if address is None:
         asked.require()
-    elif not shown(asked, address):
+    elif not await shown(asked, address):
         with naming("address"):
             asked.require(Right.MANAGE, address)
             raise Refused("no-such-address", f"address {address[:200]!r} does not exist")
     return asked.shared.history.plot(address, asked.values["span"])
 
 
-def shown(asked: ApiRequest, only: str | None = None) -> list[Address]:
+async def shown(asked: ApiRequest, only: str | None = None) -> list[Address]:
     """Addresses that the user may see, by name; `only`: no other than this."""
     there = asked.broker.engine.addresses
-    found = (
-        [there[name] for name in sorted(there)] if only is None else [there[only]] if only in there else []
-    )
+    names = sorted(there) if only is None else [only] if only in there else []
+    found = [there[name] for name in names]
     if asked.may():
         return found
-    return [address for address in found if may_see(asked.broker, asked.user, address.name)]
+    return [
+        address
+        async for address in in_turns(asked.broker.turns, found)
+        if may_see(asked.broker, asked.user, address.name)
+    ]
