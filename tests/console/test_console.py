@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
 pytest.importorskip("playwright")
-from playwright.sync_api import Error, Page, expect
+from playwright.sync_api import Page, expect
 
 ANSWERED = "Failed to load resource: the server responded with a status of"
 HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
@@ -406,6 +406,7 @@ def test_a_user_logs_in_and_out(start: Start, visit: Open) -> None:
         log_in(page, "root", "wrong")
         expect(page.get_by_role("alert")).to_contain_text("(login-failed)")
         log_in(page, "root", "r00t")
+        expect(page.locator("#state")).to_have_text("ready")
         page.goto(f"{served.admin}/#addresses")
         expect(cell(page, "open.q", "Ready")).to_have_text("2")
         expect(row(page, "closed.q")).to_be_visible()
@@ -441,16 +442,13 @@ def test_a_user_sees_what_he_may_and_is_told_what_he_may_not(start: Start, visit
         assert queue(served.admin, "open.q", "root:r00t")["ready"] == 1
 
 
-def test_without_a_login_there_is_nothing(start: Start, browser: Any) -> None:
+def test_without_a_login_there_is_nothing_but_the_page_to_log_in(start: Start, browser: Any) -> None:
     served = start(USERS)
     page = browser.new_context().new_page()
-    with (
-        page.expect_response(served.admin + "/") as asked,
-        pytest.raises(Error, match="ERR_INVALID_AUTH_CREDENTIALS"),
-    ):
-        page.goto(served.admin)
-    assert asked.value.status == 401
-    assert asked.value.headers["www-authenticate"].startswith("Basic ")
+    page.goto(served.admin)
+    assert page.url.startswith(f"{served.admin}/login")
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    expect(page.locator("#state")).to_have_count(0)
     page.context.close()
 
 

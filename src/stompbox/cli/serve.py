@@ -18,6 +18,7 @@ from stompbox.config import Configuration, read
 from stompbox.config.checks import is_admin_asked as is_asked
 from stompbox.config.origins import Loaded
 from stompbox.errors import ConfigError, StompboxError
+from stompbox.numerals import digits
 
 if TYPE_CHECKING:
     from stompbox.admin.listening import AdminListener
@@ -78,7 +79,7 @@ def serve(
         "memory": memory,
         "admin.listen": admin,
         "admin.enabled": False if no_admin else None if admin is None else True,
-        "fronts": fronts if fronts is None or not fronts.isdecimal() else int(fronts),
+        "fronts": fronts if fronts is None or (count := digits(fronts)) is None else count,
         "log-level": log_level,
         "log-format": log_format,
     }

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from stompbox.config.listener import SocketFile
 from stompbox.errors import ConfigError
+from stompbox.numerals import digits
 
 ANSWER: Final = 1.0  # seconds for the system to say whether somebody listens
 # what asyncio is told of a socket that is a file: that it is not asyncio's to remove, which is what it does from Python 3.13 on
@@ -64,13 +65,18 @@ def listening(path: str, file: SocketFile, backlog: int) -> tuple[socket.socket,
     return bound, place
 
 
+def _id_or_name(text: str) -> int | str:
+    number = digits(text)
+    return text if number is None else number
+
+
 def _give(path: str, file: SocketFile) -> None:
     owner, group = file.socket_owner, file.socket_group
     try:
         if owner:
-            shutil.chown(path, user=int(owner) if owner.isdecimal() else owner)
+            shutil.chown(path, user=_id_or_name(owner))
         if group:
-            shutil.chown(path, group=int(group) if group.isdecimal() else group)
+            shutil.chown(path, group=_id_or_name(group))
     except LookupError as error:
         raise ConfigError("cannot-listen", f"unix://{path}: {error}") from None
     os.chmod(path, int(file.socket_mode, 8))
