@@ -211,6 +211,25 @@ def test_what_a_consumer_took_out_of_the_log_and_gave_back_comes_again(*, is_sto
     assert [got.offset for got in world.settle()] == list(range(6))
 
 
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_what_the_log_alone_has_stays_the_queues_when_what_lies_behind_it_goes_back(
+    *, is_durable: bool
+) -> None:
+    """Memory has nothing but a message that a consumer took out of the log and gave back; the log has one before it."""
+    world = World(page_size=1300, portion=1, is_durable=is_durable)
+    world.send("q", b"first", headers={"word": "1"})
+    reclaim.give_back(world.queue("q"))
+    consumer = world.on_queue(world.consumer(selector="word = '2'"), "q")
+    world.send("q", b"second", headers={"word": "2"})
+    world.send("q", b"third", headers={"word": "1"})
+    assert 1 in world.queue("q").taken_ahead  # the consumer has it, and it has not left
+    world.close(consumer)
+    reclaim.give_back(world.queue("q"))
+    assert world.queue("q").count == 0
+    world.on_queue(world.consumer("other"), "q")
+    assert [got.offset for got in world.settle()] == [0, 1, 2]
+
+
 def test_what_was_never_for_a_queue_is_not_kept_for_it() -> None:
     """Its window holds what was delivered before, which stays, and the log goes on behind it with a message for topics alone."""
     world = World()

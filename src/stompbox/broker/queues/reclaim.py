@@ -146,8 +146,9 @@ def _leaving(queue: LoggedQueue, gone: list[Segment]) -> Iterator[None]:
 
 
 def _leave(queue: LoggedQueue, part: list[Segment]) -> None:
-    first = part[-1].first
-    if not queue.is_durable:  # its cursor does not say what was never for it
+    # what was taken out of the log ahead of the others lies behind what the log alone has by now
+    first = min(part[-1].first, queue.paged_from)
+    if not queue.is_durable and first < queue.paged_from:  # its cursor does not say what was never for it
         queue.cursor.pass_over(first, queue.paged_from)
     for segment in part:
         left = queue.backlog.remove(segment)
