@@ -93,7 +93,7 @@ class Actor:
         """The frame of a new message, noted as sent; its receipt is called as the message is."""
         self.number += 1
         message = f"{self.name}.{self.number}"
-        self.journal.note(Sent(link.name, message, destination, transaction, persistent))
+        self.journal.note(Sent(link.name, message, destination, transaction, persistent, time.monotonic_ns()))
         headers = {"destination": destination}
         if transaction:
             headers["transaction"] = transaction

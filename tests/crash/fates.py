@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from math import inf
 
-from tests.crash.audit import Audit, Copy, Unit, epoch, when
+from tests.crash.audit import LEARNS, Audit, Copy, Unit, epoch, when
 from tests.crash.events import (
     Answered,
     Closed,
@@ -299,7 +299,7 @@ class Fates(Audit):
     def _came_back(self, sent: Sent, got: Got) -> bool:
         """Whether it may have been meant for another consumer of the queue first, who left before it was written to him."""
         return rules_of(got.source) not in DURABLE and bisect_right(self._leavings, got.time) > bisect_right(
-            self._leavings, sent.time
+            self._leavings, sent.time - LEARNS
         )
 
     def _returned(self) -> Iterator[str]:

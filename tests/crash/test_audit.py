@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.audit import Audit
+from tests.crash.audit import LEARNS, Audit
 from tests.crash.events import (
     Acknowledged,
     Answered,
@@ -146,6 +146,25 @@ def test_redeliveries_of_an_exclusive_source_are_in_order_too() -> None:
     ]
     assert problems(*events) == []
     assert [problem.partition(":")[0] for problem in problems(*events, exclusive=(Q,))] == ["disorder"]
+
+
+def test_what_somebody_who_left_was_never_told_may_come_behind_later_ones() -> None:
+    got_by_others = [got(2, link=W1), got(1, link=W1, time=21), *done(1, link=W1), *done(2, link=W1)]
+    both, by_leaver = [sent(1), sent(2), sent(3)], [got(3), *done(3)]
+    left = Closed(15, V1)
+    assert problems(*both, *by_leaver, left, *got_by_others) == []
+    before_it_was_read = [Sent(P1, "p.1", Q, time=16), sent(2), sent(3)]
+    assert problems(*before_it_was_read, *by_leaver, left, *got_by_others) == []
+    after = [Sent(P1, "p.1", Q, time=16 + LEARNS), sent(2), sent(3)]
+    for events in (
+        [*both, *by_leaver, *got_by_others],  # nobody left,
+        [*both, left, *got_by_others, got(3, link=W1, time=22), *done(3, link=W1)],  # nobody who took part,
+        [*after, *by_leaver, left, *got_by_others],  # before it was sent,
+        [*both, *by_leaver, Closed(30, V1), *got_by_others],  # or after it came
+    ):
+        assert [problem.partition(":")[0] for problem in problems(*events)] == ["disorder"]
+    told = problems(*both, *by_leaver, left, *got_by_others, exclusive=(Q,))
+    assert [problem.partition(":")[0] for problem in told] == ["disorder"]
 
 
 def test_journals_come_back_as_they_were_written(tmp_path: Path) -> None:

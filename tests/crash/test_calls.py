@@ -82,7 +82,10 @@ async def on_disk(folder: Path, site: Site | None = None, time: int = 1) -> Rais
 def test_an_exception_at_any_call_confirms_nothing(tmp_path: Path, play: Play) -> None:
     """The first time that it is made, and one in the middle."""
     sites = asyncio.run(play(tmp_path / "whole")).sites
-    calls = sorted({(site, time) for site, times in sites.items() for time in (1, 1 + times // 2)})
+    ours = [
+        (site, times) for site, times in sites.items() if not site[1].endswith("calls.py")
+    ]  # not the test's
+    calls = sorted({(site, time) for site, times in ours for time in (1, 1 + times // 2)})
     assert len(calls) > 1000, "the story goes through the broker"
     chosen = calls if IS_LONG else calls[:: len(calls) // SAMPLES]
     hit = 0

@@ -19,3 +19,11 @@ def test_what_was_promised_is_kept_through_kills(tmp_path: Path) -> None:
     assert sum(unit.confirmed > 0 for unit in audit.units.values()) > 500
     assert sum(len(unit.sends) > 1 and unit.confirmed > 0 for unit in audit.units.values()) > 20
     assert any(got.redelivered for deliveries in audit.got.values() for got in deliveries)
+
+
+def test_what_was_promised_is_kept_when_fronts_are_killed(tmp_path: Path) -> None:
+    drill = Drill(tmp_path, SEED, fronts=2)
+    audit = drill.run(KILLS)
+    assert faults(drill, audit) == []
+    assert drill.fronts_killed > 1
+    assert sum(unit.confirmed > 0 for unit in audit.units.values()) > 300

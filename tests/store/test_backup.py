@@ -18,7 +18,7 @@ from stompbox.errors import StoreError
 from stompbox.incarnations import ENDED, INCARNATIONS, Incarnations
 from stompbox.store import backup, folder
 from stompbox.store.backup import copy
-from stompbox.store.base import Commit
+from stompbox.store.base import CLUSTER, Commit
 from stompbox.store.check import damage
 from stompbox.store.chunks import decode
 from stompbox.store.sqlite import SqliteStore
@@ -211,3 +211,16 @@ def test_a_copy_is_another_log_from_where_it_ends_on(data: Path, tmp_path: Path)
     assert json.loads(first[INCARNATIONS, "1"]) != json.loads(second[INCARNATIONS, "1"])
     assert json.loads(first[ENDED, "gone"])["incarnations"][1][1] == 9
     assert first[ENDED, "old"] == b"12"
+
+
+@pytest.mark.parametrize("is_same", [False, True])
+def test_a_copy_of_a_node_is_of_no_cluster(data: Path, tmp_path: Path, *, is_same: bool) -> None:
+    """Unless it goes on as the node did: another one that catches up by it."""
+    place = CLUSTER, "position"
+    with closing(SqliteStore(data)) as store:
+        store.apply(Commit(entries={place: b"\x92\x07\x01"}))
+    copy(data, tmp_path / "copy", is_same=is_same)
+    with closing(SqliteStore(tmp_path / "copy")) as store:
+        found = store.recover().entries
+    assert (place in found) is is_same
+    assert ("queue", "1") in found

@@ -3,8 +3,8 @@
 A backup is a data folder like any other: a broker can be started on it. Until it is whole and was looked through, its file is
 called PARTIAL, which no broker opens.
 
-Its logs are others from where it ends on (incarnations.py): a broker on it, and the one that was copied, give the same offsets to
-messages of their own.
+The copy of a node of a cluster is of no cluster. Its logs are others from
+where it ends on (incarnations.py): a broker on it, and the one that was copied, give the same offsets to messages of their own.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
+from stompbox.config.definitions import FILE as DEFINITIONS
 from stompbox.errors import StoreError
 from stompbox.incarnations import ID_OCTETS, NewId, of_copy
 from stompbox.store import watermark
-from stompbox.store.base import Commit
+from stompbox.store.base import CLUSTER, Commit
 from stompbox.store.check import damage
 from stompbox.store.folder import (
     DATABASE,
@@ -29,12 +30,14 @@ from stompbox.store.folder import (
     make_file,
     prepare_folder,
     store_error,
+    store_refused,
     sync_folder,
 )
 from stompbox.store.inspection import database_of, inspecting
 from stompbox.store.journal import content
 from stompbox.store.journaled import complete
 from stompbox.store.sqlite import SqliteStore
+from stompbox.syncing import sync
 
 PARTIAL: Final = "partial"  # a folder in the copy's folder; the copy is made in it
 _PAGES: Final = 256  # copied between two calls of `progress`
@@ -50,12 +53,14 @@ def copy(
     checked: Progress | None = None,
     *,
     new_id: NewId = _RANDOM,
+    is_same: bool = False,
 ) -> int:
     """Copies the store of folder `source`, which a broker may be writing to, as of now. Returns the size of the file.
 
     `target` is a folder that is not there or empty. `copied` is called with (pages copied, pages in all), `checked` with (chunks
-    checked, chunks in all). What is left of a copy that failed is removed. Raises StoreError: as `inspecting` for the source,
-    `folder-not-empty`, `data-corrupt` when the source is damaged, `disk-full`, `io-error`, `data-not-writable` for the target.
+    checked, chunks in all). `is_same`: its logs are no others, because it goes on with what the source goes on with. What is left of a
+    copy that failed is removed. Raises StoreError: as `inspecting` for the source, `folder-not-empty`, `data-corrupt` when the source
+    is damaged, `disk-full`, `io-error`, `data-not-writable` for the target.
     """
     database_of(source)
     refuse_used(target)
@@ -75,11 +80,17 @@ def copy(
             )
         with closing(SqliteStore(partial)) as store:
             complete(store, journal, confirmed)
-            store.apply(Commit(entries={**of_copy(store.recover().entries, store.ends(), new_id)}))
+            if not is_same:
+                found = store.recover().entries
+                left = {entry: None for entry in found if entry[0] == CLUSTER}
+                store.apply(Commit(entries={**left, **of_copy(found, store.ends(), new_id)}))
+        if not is_same:
+            _copy_definitions(source, target)
         return _put_in_place(partial, target)
     except BaseException:
         with suppress(OSError):
             _remove(partial)
+            (target / DEFINITIONS).unlink(missing_ok=True)
             (target / LOCK).unlink()
         raise
     finally:
@@ -136,13 +147,34 @@ def _copy_pages(source: Path, file: Path, copied: Progress | None) -> None:
             raise store_error(error, file) from error
 
 
+def _copy_definitions(source: Path, target: Path) -> None:
+    """What was defined at run time, which the broker writes whole or not at all."""
+    try:
+        octets = (source / DEFINITIONS).read_bytes()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(
+            "data-not-writable", f"{source / DEFINITIONS} cannot be read: {error.strerror or error}"
+        ) from error
+    file = target / DEFINITIONS
+    make_file(file)
+    try:
+        with file.open("wb") as copied:
+            copied.write(octets)
+            copied.flush()
+            sync(copied.fileno())
+    except OSError as error:
+        raise store_refused(error, str(file)) from error
+
+
 def _put_in_place(partial: Path, target: Path) -> int:
     """The name comes last: what has it is whole and on the disk."""
     file = partial / DATABASE
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            sync(descriptor)
             size = os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)

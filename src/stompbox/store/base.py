@@ -33,6 +33,9 @@ from stompbox.ranges import Ranges
 NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
 # codes: what a disk refuses now it may take another time
 REFUSALS: Final = frozenset(("disk-full", "io-error", "data-not-writable"))
+# codes: the store of a node that leads its cluster no more; nothing of it was taken back, and nothing may follow
+DEPOSED: Final = frozenset(("fenced", "log-closed", "store-behind"))
+CLUSTER: Final = "cluster"  # the kind of entries that a node of a cluster has beside the broker's (commitlog/replicated.py)
 STAGED: Final = "staged"  # the kind of entries whose keys are bodies that outlive a restart
 PIECE: Final = 256 << 10  # bytes of each piece of a large body, but for the last
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -563,10 +564,10 @@ def pieces(runs: Sequence[Run], limit: int) -> Iterator[Sequence[Run]]:
 
 def split(run: Run, limit: int) -> Iterator[Run]:
     """Divides a run into parts of about `limit` bytes, of one message at least."""
-    start, begun = 0, 0
     ends = list(accumulate([len(body) + EACH for body in run.bodies]))
-    for index, end in enumerate(ends):
-        if end - begun > limit and index > start:
-            yield run.part(start, index)
-            start, begun = index, ends[index - 1]
-    yield run.part(start, len(ends))
+    start, begun = 0, 0
+    while start < len(ends):
+        # the first message that ends beyond the limit begins the next part, unless it is alone in this one
+        stop = max(start + 1, bisect_right(ends, begun + limit, start))
+        yield run.part(start, stop)
+        start, begun = stop, ends[stop - 1]

@@ -7,13 +7,15 @@ Decides who may use the folder and what a failure is called. What the files hold
 | stompbox.db   | the database; stompbox.db-wal and stompbox.db-shm beside it while a broker runs or after a crash |
 | stompbox.journal | small commits that are not in the database yet (journal.py); while a broker runs or after a crash |
 | stompbox.watermark | what was durable last (watermark.py); 4 KiB, and it stays |
+| definitions.toml | what was defined at run time (server/definitions.py); once something was |
+| stompbox.drained | empty; it is there while a node of a cluster is not to lead by itself (server/cluster/node.py) |
+| stompbox.nodes | where the other nodes of a cluster were reached, a `host:port` in each line (server/cluster/snapshots.py) |
 | stompbox.lock | held with flock(2) for life, so that a crash frees it; holds the process id, for the message only |
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -22,10 +24,24 @@ from pathlib import Path
 from typing import Final
 
 from stompbox.errors import StoreError
+from stompbox.syncing import sync
 
+try:
+    from fcntl import LOCK_EX, LOCK_NB, flock
+
+    HAS_LOCKS = True
+except ImportError:  # Windows
+    HAS_LOCKS = False
+
+NO_LOCKS: Final = (
+    "this system has no file locks (flock), which keep a second broker out; `memory = true` or --memory does without a folder, and a "
+    "container or WSL has them"
+)
 DATABASE: Final = "stompbox.db"
 JOURNAL: Final = "stompbox.journal"
 LOCK: Final = "stompbox.lock"
+DRAINED: Final = "stompbox.drained"
+NODES: Final = "stompbox.nodes"
 WATERMARK: Final = "stompbox.watermark"
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
@@ -75,6 +91,8 @@ def naming(file: Path) -> Iterator[None]:
 
 def prepare_folder(path: Path) -> None:
     """Makes the folder if need be. One that was there and is not empty keeps its mode: it may be somebody else's too."""
+    if not HAS_LOCKS:
+        raise StoreError("no-file-locks", f"data folder {path}: {NO_LOCKS}")
     if path.is_file():
         raise store_refused(
             NotADirectoryError(errno.ENOTDIR, "a file is there, and no folder"), f"data folder {path}"
@@ -94,7 +112,7 @@ def sync_folder(path: Path) -> None:
     """A new name in a folder outlives a power loss only when the folder itself was synced."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -107,7 +125,7 @@ def lock_folder(path: Path) -> int:
     except OSError as error:
         raise store_refused(error, str(file)) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(descriptor, LOCK_EX | LOCK_NB)
     except BlockingIOError as error:
         owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
         os.close(descriptor)

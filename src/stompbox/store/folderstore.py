@@ -13,7 +13,7 @@ from threading import RLock
 from typing import TypeVar
 
 from stompbox.errors import StoreError
-from stompbox.store.base import NOWHERE, REFUSALS, Commit, Part, Recovered, Store, StoredChunk
+from stompbox.store.base import NOWHERE, REFUSALS, Commit, Part, Recovered, StoredChunk
 from stompbox.store.folder import lock_folder
 from stompbox.store.journaled import JournaledStore
 from stompbox.store.losses import Losses
@@ -33,7 +33,7 @@ class FolderStore:
         self._readonly: ReadOnlyStore | None = None
         self._lock = -1  # of the folder, while only read
         try:
-            self._store: Store | None = JournaledStore(SqliteStore(path, losses=self._losses))
+            self._store: JournaledStore | None = JournaledStore(SqliteStore(path, losses=self._losses))
         except StoreError as error:
             if error.code not in REFUSALS:
                 raise
@@ -52,7 +52,7 @@ class FolderStore:
             os.close(self._lock)
             raise (error if error.code in ("data-corrupt", "data-missing") else refusal) from error
 
-    def _open(self) -> Store:
+    def _open(self) -> JournaledStore:
         """Opens the store for writing, when the disk lets us now. What was opened to be read is closed before: the database may be that
         one's alone."""
         if self._store is not None:
@@ -71,14 +71,14 @@ class FolderStore:
         self._lock = -1
         return self._store
 
-    def _ask(self, asked: Callable[[Store | ReadOnlyStore], T]) -> T:
+    def _ask(self, asked: Callable[[JournaledStore | ReadOnlyStore], T]) -> T:
         if self._store is not None:
             return asked(self._store)
         with self._turn:
             if self._store is None and self._readonly is None:  # it could not even be read the last time
                 self._refuse_closed()
                 self._readonly = ReadOnlyStore(self.path)
-            found: Store | ReadOnlyStore | None = self._store or self._readonly
+            found: JournaledStore | ReadOnlyStore | None = self._store or self._readonly
             assert found is not None
             return asked(found)
 
@@ -102,6 +102,10 @@ class FolderStore:
 
     def recover(self) -> Recovered:
         return self._ask(lambda store: store.recover())
+
+    def ends(self) -> dict[int, int]:
+        """Per log: after the last message that it has, or had. `Recovered` has the next offset, which is stored ahead of use."""
+        return self._ask(lambda store: store.ends())
 
     def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
         return self._ask(lambda store: store.read(log, start, stop, max_bytes))

@@ -29,6 +29,7 @@ from typing import Final
 
 from stompbox.errors import StoreError
 from stompbox.store.folder import FULL, JOURNAL, make_file, sync_folder
+from stompbox.syncing import sync
 
 SIZE: Final = 4 << 20  # bytes; what is not in the database yet, and so what starting after a crash reads
 LARGEST: Final = 256 << 10  # bytes of a payload
@@ -51,7 +52,7 @@ def write_through(descriptor: int, data: bytes | memoryview, offset: int) -> Non
         return
     if os.pwrite(descriptor, data, offset) != len(data):
         raise OSError(errno.ENOSPC, "the system wrote less than it was given")
-    os.fsync(descriptor)
+    sync(descriptor)
 
 
 def content(file: Path) -> bytes:

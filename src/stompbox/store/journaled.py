@@ -164,6 +164,12 @@ class JournaledStore:
             self._settle()
             return hide_journal(self._database.recover())
 
+    def ends(self) -> dict[int, int]:
+        """Per log: after the last message that it has, or had."""
+        with self._turn:
+            self._settle()
+            return self._database.ends()
+
     # Writing
 
     def apply(self, commit: Commit) -> None:

@@ -23,6 +23,7 @@ from typing import Final
 
 from stompbox.errors import StoreError
 from stompbox.store.folder import make_file, store_refused, sync_folder
+from stompbox.syncing import sync
 
 WHAT_HELPS: Final = (
     "a backup helps (`stompbox store restore`); `stompbox serve --accept-loss` goes on without"
@@ -61,7 +62,7 @@ def kept(file: Path) -> Path:
         os.chmod(copy, 0o600)
         descriptor = os.open(copy, os.O_RDWR | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            sync(descriptor)
         finally:
             os.close(descriptor)
         sync_folder(file.parent)
@@ -92,7 +93,7 @@ def write_back(file: Path, changes: dict[int, bytes]) -> None:
         try:
             for at, data in changes.items():
                 os.pwrite(descriptor, data, at)
-            os.fsync(descriptor)
+            sync(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:

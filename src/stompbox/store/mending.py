@@ -7,14 +7,13 @@ as in the database itself. A header that is damaged beyond that cannot be read b
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from stompbox.errors import StoreError
 from stompbox.store import wal
-from stompbox.store.folder import DATABASE, LOCK
+from stompbox.store.folder import DATABASE, HAS_LOCKS, LOCK
 from stompbox.store.losses import Losses, kept, write_back
 
 
@@ -75,6 +74,10 @@ def _content(file: Path) -> bytes:
 
 def _is_in_use(path: Path) -> bool:
     """Whether a broker holds the lock of the folder."""
+    if not HAS_LOCKS:
+        return False
+    import fcntl
+
     try:
         descriptor = os.open(path / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

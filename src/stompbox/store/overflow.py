@@ -13,6 +13,7 @@ from typing import Final
 from weakref import finalize
 
 from stompbox.errors import StoreError
+from stompbox.store.positioned import read_at, write_at
 
 FILE_BYTES: Final = 32 << 20  # about; then the next one is begun
 
@@ -29,7 +30,7 @@ class _File:
     def write(self, data: bytes) -> None:
         rest, at = memoryview(data), self.end
         while rest:
-            written = os.pwrite(self.descriptor, rest, at)
+            written = write_at(self.descriptor, rest, at)
             rest, at = rest[written:], at + written
         self.end = at
 
@@ -48,7 +49,7 @@ class Blob:
         return self._size
 
     def read(self) -> bytes:
-        return os.pread(self._file.descriptor, self._size, self._at)
+        return read_at(self._file.descriptor, self._size, self._at)
 
 
 class Overflow:

@@ -90,6 +90,13 @@ class ReadOnlyStore:
         ]
         return hide_journal(Recovered(logs, found.cursors, found.entries))
 
+    def ends(self) -> dict[int, int]:
+        """Per log: after the last message that it has, or had."""
+        found = self.recover().logs
+        return {
+            log.id: log.stop if log.first < log.stop else self._floors.get(log.id, log.first) for log in found
+        }
+
     def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
         start = self._floor(log, start)
         with naming(self.file):

@@ -123,6 +123,8 @@ def prepare(connection: sqlite3.Connection, path: Path, *, synchronous: bool) ->
     for setting in (
         f"synchronous = {'FULL' if synchronous else 'OFF'}",
         "wal_autocheckpoint = 0",  # the store checkpoints when it suits
+        "fullfsync = ON",  # of macOS alone: syncing.py
+        "checkpoint_fullfsync = ON",
         "secure_delete = OFF",
         "cell_size_check = ON",
         f"cache_size = -{CACHE}",

@@ -12,6 +12,7 @@ from weakref import finalize
 
 from stompbox.errors import StoreError
 from stompbox.store.base import PIECE
+from stompbox.store.positioned import read_at, write_at
 
 
 class Spool:
@@ -57,7 +58,7 @@ class Spool:
     def _write(self, at: int, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
-            written = os.pwrite(self._descriptor, rest, at)
+            written = write_at(self._descriptor, rest, at)
             rest, at = rest[written:], at + written
 
     def get(self, body: int, number: int) -> bytes:
@@ -65,7 +66,7 @@ class Spool:
         if found is None:
             raise StoreError("no-such-body", f"piece {number} of body {body} is not there (any more)")
         place, size = found
-        return os.pread(self._descriptor, size, place * PIECE)
+        return read_at(self._descriptor, size, place * PIECE)
 
     def drop(self, body: int) -> None:
         self._free.extend(place for place, _ in self._places.pop(body, {}).values())

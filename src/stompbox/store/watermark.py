@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from stompbox.errors import StoreError
 from stompbox.store.folder import WATERMARK, make_file
 from stompbox.store.losses import Losses
+from stompbox.syncing import sync
 
 SIZE: Final = 4096  # bytes of the file
 COPIES: Final = (0, 2048)  # where they stand
@@ -56,7 +57,7 @@ class Watermark:
                 # Written, not only made longer: a page without a place on the disk would be a fault of memory on a full one.
                 if os.pwrite(descriptor, bytes(SIZE), 0) != SIZE:
                     raise OSError("no room")
-                os.fsync(descriptor)
+                sync(descriptor)
             return mmap.mmap(descriptor, SIZE)
         finally:
             os.close(descriptor)

@@ -1,0 +1,498 @@
+"""A cluster of processes, a load on it, faults, and an audit over all nodes. `python -m tests.crash.cluster --help`.
+
+The load: senders that wait for each RECEIPT, pairs in transactions, readers that acknowledge with a receipt. The audit, when all nodes
+have ended: every message whose RECEIPT came was delivered; none that was acknowledged with a RECEIPT came again; of a transaction both or
+none; each sender's messages first come in order; no two nodes led one epoch; the stores of all nodes are equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import stompbox
+from stompbox.commitlog.opening import open_log
+from stompbox.commitlog.replicated import Applier, Local
+from stompbox.errors import StompboxError
+from stompbox.store.folderstore import FolderStore
+from tests.commitlog.nodes import content
+from tests.commitlog.proxy import Proxy
+from tests.crash.chatter import Chatter
+from tests.crash.logservers import ENGINES, LogServers, serving
+
+SECRET = "of-all-nodes-of-the-drill"
+TAKEOVER = 1500  # ms
+READY_WITHIN = 30.0
+PAUSED = 1.0  # seconds for which what is not persistent may stand still while the log is away
+QUEUES = ("drill/a", "drill/b")
+
+
+class NodeProcess:
+    """One node: its process, now or again, and where it listens, which stays."""
+
+    def __init__(self, folder: Path, name: str, log: str) -> None:
+        self.name = name
+        self.folder = folder / name
+        self.folder.mkdir(parents=True)
+        self.log = log
+        self.listen = "tcp://127.0.0.1:0"
+        self.admin = "127.0.0.1:0"
+        self.more = ""  # keys of [cluster], and what follows it
+        self.takeover = TAKEOVER  # ms
+        self.reading = ""  # where logs are read, if it is to have such a listener
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return self.listen.replace("tcp://", "stomp://")
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def start(self) -> None:
+        reading = f'[[listener]]\nurl = "{self.reading}?readOnly=true"\n' if self.reading else ""
+        toml = (
+            f'data = "{self.data}"\nmin-disk-free = 0\ngraceful-shutdown-timeout = 500\n[[listener]]\nurl = "{self.listen}"\n{reading}'
+            f'[admin]\nlisten = "{self.admin}"\n[cluster]\nlog = "{self.log}"\nname = "drill"\nnode = "{self.name}"\n'
+            f'listen = "127.0.0.1:0"\nsecret = "{SECRET}"\ntakeover-after = {self.takeover}\ninsecure = true\n{self.more}'
+        )
+        (self.folder / "stompbox.toml").write_text(toml)
+        with (self.folder / "log").open("ab") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "stompbox", "serve", "--config", str(self.folder / "stompbox.toml")],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, cwd=self.folder,
+            )  # fmt: skip
+        assert self.process.stdout is not None
+        listening = []
+        for line in self.process.stdout:
+            word = line.decode().split()[-1]
+            if word.startswith("tcp://"):
+                listening.append(word)
+                self.listen = listening[0]
+                if self.reading:
+                    self.reading = listening[-1]
+            elif word.startswith("http://"):
+                self.admin = word.removeprefix("http://")
+            elif word == "ready":
+                return
+        raise AssertionError(f"node {self.name} has ended: {self.said()}")
+
+    def said(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")
+
+    def signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+        if number == signal.SIGKILL:
+            self.process.wait()
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+            self.process = None
+
+    def end(self) -> int:
+        if self.process is None:
+            return 0
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        try:
+            return self.process.wait(READY_WITHIN)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        finally:
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+            self.process = None
+
+    def asked(self, path: str) -> dict[str, Any] | None:
+        """What its admin interface answers with 200, None else."""
+        if self.process is None:
+            return None
+        try:
+            with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=0.5) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except (OSError, ValueError):
+            return None
+
+    def command(self, *words: str) -> str:
+        """What `stompbox cluster` prints, asked of this node."""
+        line = [sys.executable, "-m", "stompbox", "cluster", *words, "--admin", self.admin]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+        return done.stdout + done.stderr
+
+
+class Cluster:
+    """Three nodes and their log."""
+
+    def __init__(
+        self, folder: Path, log: str = "", servers: LogServers | None = None, names: str = "abc"
+    ) -> None:
+        """`servers`: those of the log; where it is a single one of NATS, each node has a network of its own to it."""
+        self.nodes = [
+            NodeProcess(folder, name, servers.url if servers is not None else log) for name in names
+        ]
+        self.log = servers
+        self.networks: dict[str, Proxy] = {}
+        if servers is not None and len(servers.ports) == 1:
+            for node in self.nodes:
+                self.networks[node.name] = Proxy(servers.ports[0])
+                node.log = f"nats://127.0.0.1:{self.networks[node.name].port}"
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+
+    def leader(self) -> NodeProcess | None:
+        return next((node for node in self.nodes if node.asked("/readyz?role=leader") is not None), None)
+
+    async def until_led(self, within: float = READY_WITHIN) -> NodeProcess:
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline:
+            found = await asyncio.to_thread(self.leader)
+            if found is not None:
+                return found
+            await pause(0.05)
+        raise AssertionError("nobody leads: " + "\n".join(node.said()[-2000:] for node in self.nodes))
+
+    async def until_ready(self, within: float = READY_WITHIN) -> None:
+        deadline = time.monotonic() + within
+        while not all([await asyncio.to_thread(node.asked, "/readyz") for node in self.nodes]):
+            if time.monotonic() > deadline:
+                raise AssertionError("not ready: " + "\n".join(node.said()[-3000:] for node in self.nodes))
+            await pause(0.05)
+
+    def end(self) -> list[int]:
+        return [node.end() for node in self.nodes]
+
+    def close(self) -> None:
+        for proxy in self.networks.values():
+            proxy.close()
+
+
+async def pause(seconds: float) -> None:
+    """The load goes on, and so do the nodes: nothing is waited for but time."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.get_running_loop().create_future(), seconds)
+
+
+@dataclass
+class Book:
+    """What clients know: the ground truth of the audit."""
+
+    sent: int = 0
+    confirmed: set[str] = field(default_factory=set)
+    pairs: set[tuple[str, str]] = field(default_factory=set)  # sent in one transaction, confirmed or not
+    delivered: list[str] = field(default_factory=list)
+    acknowledged: set[str] = field(default_factory=set)  # with a receipt
+    again: list[str] = field(default_factory=list)  # delivered after that
+    confirmed_at: list[float] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    chatter: Chatter | None = None
+    pauses: list[float] = field(
+        default_factory=list
+    )  # of what is not persistent while the log was away, seconds
+    found: list[str] = field(default_factory=list)  # what was wrong meanwhile
+
+    @property
+    def silence(self) -> float:
+        """The longest time in which nothing was confirmed, seconds."""
+        times = self.confirmed_at
+        return max((b - a for a, b in itertools.pairwise(times)), default=0.0)
+
+
+class Load:
+    """Senders and readers that go on until they are told to stop."""
+
+    def __init__(self, urls: list[str], book: Book, name: str) -> None:
+        """`name`: what begins the names of its messages."""
+        self.name = name
+        self.urls = urls
+        self.book = book
+        self.is_over = False
+        self.policy = stompbox.Reconnect(attempts=None, first_delay=0.05, max_delay=0.5, initial=True)
+
+    def _connect(self, turn: int) -> Any:
+        urls = self.urls[turn % len(self.urls) :] + self.urls[: turn % len(self.urls)]
+        return stompbox.connect(urls, reconnect=self.policy, connect_timeout=4.0, receipt_timeout=60.0)
+
+    async def send(self, number: int) -> None:
+        book, queue = self.book, f"/queue/{QUEUES[number % len(QUEUES)]}"
+        async with self._connect(number) as client:
+            count = 0
+            while not self.is_over:
+                count += 1
+                name = f"{self.name}{number}-{count}"
+                book.sent += 1
+                if count % 10 == 0:
+                    await self._send_pair(client, queue, name)
+                    continue
+                try:
+                    # what is sent again because its receipt did not come counts once
+                    await client.send(queue, name.encode(), {"persistent": "true", "_AMQ_DUPL_ID": name})
+                except StompboxError:
+                    continue
+                book.confirmed.add(name)
+                book.confirmed_at.append(time.monotonic())
+
+    async def _send_pair(self, client: Any, queue: str, name: str) -> None:
+        book, other = self.book, f"{name}+"
+        book.sent += 1
+        book.pairs.add((name, other))
+        try:
+            async with client.transaction() as transaction:
+                await transaction.send(queue, name.encode(), {"persistent": "true"})
+                await transaction.send(queue, other.encode(), {"persistent": "true"})
+        except StompboxError:
+            return
+        book.confirmed |= {name, other}
+
+    async def read(self, number: int) -> None:
+        book, queue = self.book, f"/queue/{QUEUES[number % len(QUEUES)]}"
+        async with (
+            self._connect(number + 1) as client,
+            client.subscribe(queue, ack="client-individual", prefetch=20) as subscription,
+        ):
+            async for message in subscription:
+                name = bytes(message.body).decode()
+                if name == "end":
+                    with suppress(StompboxError):
+                        await message.ack(confirm=True)
+                    return
+                if name in book.acknowledged:
+                    book.again.append(name)
+                book.delivered.append(name)
+                try:
+                    await message.ack(confirm=True)
+                except StompboxError:
+                    continue
+                book.acknowledged.add(name)
+
+
+AWAY = ("stop logs 5", "kill logs 5")  # of a log's servers, all for so many seconds
+LOG_FAULTS = {
+    "nats": ("kill log", *AWAY),  # one of three, or the standby
+    "cut": ("cut leader", "cut follower", *AWAY),  # each node reaches it by a network of its own
+    "postgres": AWAY,
+    "standby": ("kill log", *AWAY),
+}
+FAULTS = (
+    "kill leader", "kill follower", "stop leader", "stop follower", "restart leader", "promote follower",
+)  # fmt: skip
+
+
+async def strike(cluster: Cluster, fault: str, book: Book, chance: random.Random) -> None:
+    """One fault, and what it takes until all nodes are there again."""
+    leader = await cluster.until_led()
+    followers = [node for node in cluster.nodes if node is not leader]
+    node = leader if "leader" in fault else chance.choice(followers)
+    book.faults[fault] += 1
+    if fault.startswith(("stop logs", "kill logs")):
+        await without_log(cluster, fault, leader, book)
+    elif fault == "kill log":
+        assert cluster.log is not None
+        cluster.log.kill_one(chance.randrange(3))
+        await pause(TAKEOVER / 1000)
+        await asyncio.to_thread(cluster.log.start)
+    elif fault.startswith("kill"):
+        node.signal(signal.SIGKILL)
+        await cluster.until_led()
+        await asyncio.to_thread(node.start)
+    elif fault.startswith("promote"):
+        done = await asyncio.to_thread(leader.command, "promote", node.name)
+        assert f"node {node.name} is to lead" in done, done
+    elif fault.startswith("cut"):
+        proxy = cluster.networks[node.name]
+        proxy.is_refusing = True
+        proxy.cut()
+        await pause(TAKEOVER / 1000 * 2)
+        proxy.is_refusing = False
+    elif fault.startswith("stop"):
+        node.signal(signal.SIGSTOP)
+        await pause(TAKEOVER / 1000 * 2)
+        node.signal(signal.SIGCONT)
+    else:
+        await asyncio.to_thread(node.end)
+        await cluster.until_led()
+        await asyncio.to_thread(node.start)
+    await cluster.until_led()
+    await cluster.until_ready()
+
+
+async def without_log(cluster: Cluster, fault: str, leader: NodeProcess, book: Book) -> None:
+    """The log is away for all nodes, for as long as the fault says: the leader stays, and what is not persistent goes on."""
+    seconds, begun, epochs = float(fault.rsplit(maxsplit=1)[-1]), time.monotonic(), _epochs(cluster)
+    log = cluster.log
+    assert log is not None
+    await asyncio.to_thread(log.stop if fault.startswith("stop") else log.kill)
+    await pause(seconds)
+    paused = book.chatter.longest(begun) if book.chatter is not None else 0.0
+    await asyncio.to_thread(log.go_on if fault.startswith("stop") else log.start)
+    await cluster.until_led()
+    book.pauses.append(paused)
+    if paused > PAUSED:
+        book.found.append(f"{fault}: nothing that is not persistent came for {paused:.1f} s")
+    if (led := _epochs(cluster)) != epochs:
+        book.found.append(f"{fault}: the lead has moved, from {leader.name}: {epochs} to {led}")
+
+
+def _epochs(cluster: Cluster) -> list[int]:
+    return sorted(
+        int(epoch) for node in cluster.nodes for epoch in re.findall(r"leads epoch (\d+),", node.said())
+    )
+
+
+async def drill(
+    cluster: Cluster,
+    book: Book,
+    faults: list[str],
+    *,
+    between: float,
+    senders: int = 4,
+    seed: int = 1,
+    nodes: list[NodeProcess] | None = None,
+) -> None:
+    """The load with these faults, one after the other; in the end all is read."""
+    chance = random.Random(seed)
+    urls = [node.url for node in nodes or cluster.nodes]
+    load = Load(urls, book, f"{len(book.confirmed)}.")
+    await cluster.until_led()
+    book.chatter = Chatter(urls)
+    book.chatter.start()
+    sending = [asyncio.create_task(load.send(number)) for number in range(senders)]
+    reading = [asyncio.create_task(load.read(number)) for number in range(2)]
+    for fault in faults:
+        await pause(between)
+        await strike(cluster, fault, book, chance)
+    await pause(between)
+    load.is_over = True
+    await asyncio.wait_for(asyncio.gather(*sending), 90)
+    async with load._connect(0) as client:
+        for queue in QUEUES:
+            await client.send(f"/queue/{queue}", b"end", {"persistent": "true"})
+    await asyncio.wait_for(asyncio.gather(*reading), 90)
+    await book.chatter.end()
+
+
+def findings(cluster: Cluster, book: Book) -> list[str]:
+    """What is wrong, in words. The nodes have ended."""
+    found = list(book.found)
+    delivered = set(book.delivered)
+    positions: dict[str, int] = {}
+    for at, name in enumerate(book.delivered):
+        positions.setdefault(name, at)
+    if lost := sorted(book.confirmed - delivered):
+        found.append(f"confirmed and never delivered: {lost[:10]} and {max(0, len(lost) - 10)} more")
+    if book.again:
+        found.append(f"acknowledged, and delivered again: {book.again[:10]}")
+    halves = [pair for pair in book.pairs if (pair[0] in delivered) is not (pair[1] in delivered)]
+    if halves:
+        found.append(f"half of a transaction: {halves[:10]}")
+    found += _disorder(positions)
+    epochs = Counter(_epochs(cluster))
+    if twice := [epoch for epoch, count in epochs.items() if count > 1]:
+        found.append(f"led by two: epochs {twice}")
+    return found + _differences(cluster)
+
+
+def _disorder(positions: dict[str, int]) -> list[str]:
+    last: dict[str, tuple[int, str]] = {}
+    for name, _ in sorted(positions.items(), key=lambda item: item[1]):
+        sender, _, count = name.rstrip("+").partition("-")
+        before = last.get(sender, (0, ""))
+        if int(count) < before[0]:
+            return [f"out of order: {name} came first after {before[1]}"]
+        last[sender] = int(count), name
+    return []
+
+
+def _differences(cluster: Cluster) -> list[str]:
+    """Each store reads on to the end of the log, as its node would; then they are compared by content."""
+    held = {}
+    for node in cluster.nodes:
+        log = open_log(node.log + ("" if node.log.startswith("disk:") else "?insecure=true"), "drill")
+        local = Local(FolderStore(node.data), f"drill/{log.identity}")
+        Applier(local, log).catch_up()
+        held[node.name] = content(local.store) | {"position": local.position}
+        local.close()
+        log.close()
+    first, *others = held
+    found = []
+    for other in others:
+        for part in held[first]:
+            if held[first][part] != held[other][part]:
+                shown = f"{str(held[first][part])[:300]} / {str(held[other][part])[:300]}"
+                found.append(f"the stores of {first} and {other} differ in {part}: {shown}")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="a cluster under load, with faults, and what became of it")
+    parser.add_argument(
+        "--log", default="disk", choices=ENGINES,
+        help="a folder, nats (three servers), cut (one, and networks), postgres, or with a synchronous standby",
+    )  # fmt: skip
+    parser.add_argument("--faults", default="kill leader,kill leader", help=", ".join(FAULTS))
+    parser.add_argument("--between", type=float, default=3.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--random", type=int, default=0, help="so many faults of all kinds")
+    parser.add_argument("--keep", action="store_true")
+    chosen = parser.parse_args()
+    chance = random.Random(chosen.seed)
+    kinds = FAULTS + LOG_FAULTS.get(chosen.log, ())
+    faults = [chance.choice(kinds) for _ in range(chosen.random)] or chosen.faults.split(",")
+    folder = Path(tempfile.mkdtemp(prefix="stompbox-cluster-"))
+    book, begun = Book(), time.monotonic()
+    with ExitStack() as stack:
+        servers = stack.enter_context(serving(chosen.log, folder))
+        cluster = Cluster(folder, f"disk://{folder}/log", servers)
+        stack.callback(cluster.close)
+        codes = [1]
+        try:
+            cluster.start()
+            asyncio.run(drill(cluster, book, faults, between=chosen.between, seed=chosen.seed))
+        finally:
+            codes = cluster.end()
+        found = findings(cluster, book) + [f"ended with {codes}"] * any(codes)
+    more = Counter(book.delivered)
+    print(
+        f"faults       {dict(book.faults)} in {time.monotonic() - begun:.0f} s; load {os.getloadavg()[0]:.1f}"
+    )
+    print(f"sent         {book.sent}")
+    print(f"confirmed    {len(book.confirmed)}")
+    print(f"delivered    {len(more)}")
+    print(f"lost         {len(book.confirmed - more.keys())}")
+    print(f"twice        {sum(more.values()) - len(more)}")
+    if book.pauses:
+        print(f"log away     what is not persistent stood still for {max(book.pauses):.2f} s at the longest")
+    print(f"unanswered   {book.silence:.2f} s at the longest")
+    for one in found:
+        print(f"FOUND        {one}")
+    if not found and not chosen.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        print(f"folder       {folder}")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()

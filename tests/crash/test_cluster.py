@@ -1,0 +1,158 @@
+"""A cluster under load whose nodes are killed, stopped and restarted: nothing confirmed is lost, and all stores are equal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from stompbox.commitlog.base import Kind
+from stompbox.commitlog.opening import open_log
+from stompbox.commitlog.records import HEAD, VERSION
+from stompbox.store.folder import DRAINED
+from tests.crash.cluster import Book, Cluster, NodeProcess, drill, findings
+from tests.crash.logservers import serving
+
+SHORT = (
+    ("kill leader", "kill follower"),
+    ("stop leader", "restart leader", "promote follower"),
+)
+
+
+@pytest.mark.parametrize("faults", SHORT, ids=", ".join)
+def test_nothing_that_was_confirmed_is_lost(tmp_path: Path, faults: tuple[str, ...]) -> None:
+    cluster, book = Cluster(tmp_path, f"disk://{tmp_path}/log"), Book()
+    try:
+        cluster.start()
+        asyncio.run(drill(cluster, book, list(faults), between=1.0, senders=2))
+    finally:
+        codes = cluster.end()
+    assert codes == [0, 0, 0]
+    assert findings(cluster, book) == []
+    assert len(book.confirmed) > 20
+
+
+@pytest.mark.parametrize(
+    ("engine", "faults"),
+    [("cut", ["stop logs 4"]), ("cut", ["kill logs 4"]), ("postgres", ["stop logs 4", "kill leader"])],
+)
+def test_a_log_that_is_away_for_all_ends_no_lead(tmp_path: Path, engine: str, faults: list[str]) -> None:
+    book = Book()
+    with serving(engine, tmp_path) as servers:
+        cluster = Cluster(tmp_path, servers=servers)
+        try:
+            cluster.start()
+            asyncio.run(drill(cluster, book, faults, between=1.0, senders=2))
+        finally:
+            codes = cluster.end()
+        assert codes == [0, 0, 0]
+        found = findings(cluster, book)
+        cluster.close()
+    assert found == []
+    assert len(book.confirmed) > 20 and book.silence > 3
+
+
+def test_what_operators_see_and_do(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, f"disk://{tmp_path}/log")
+    try:
+        cluster.start()
+        leader = asyncio.run(cluster.until_led())
+        asyncio.run(cluster.until_ready())
+        follower, other = [node for node in cluster.nodes if node is not leader]
+        for node in cluster.nodes:
+            table = node.command("status")
+            assert "cluster drill" in table and f"{leader.name} leads" in table, table
+            assert all(each.name in table for each in cluster.nodes)
+        assert "not-the-leader" in follower.command("promote", other.name)
+        assert "no other node 'x'" in leader.command("promote", "x")
+        assert "is connected; stop it first" in leader.command("remove", other.name)
+        assert "does not lead by itself" in leader.command("drain", other.name)
+        other.end()
+        assert f"node {follower.name} is to lead" in leader.command("promote", follower.name)
+        assert asyncio.run(until_leads(cluster, follower))
+        other.start()
+        assert f"node {other.name} is drained" in other.said()
+        asyncio.run(cluster.until_ready())
+        assert "does not lead by itself" in follower.command("status")
+        assert "may lead again" in follower.command("drain", other.name, "--undo")
+        other.end()
+        assert not (other.data / DRAINED).exists()
+        other.start()
+    finally:
+        codes = cluster.end()
+    assert codes == [0, 0, 0]
+
+
+async def until_leads(cluster: Cluster, node: NodeProcess) -> bool:
+    return await cluster.until_led() is node or await until_leads(cluster, node)
+
+
+def test_a_log_with_records_of_a_newer_version_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    cluster, book = Cluster(tmp_path, f"disk://{tmp_path}/log"), Book()
+    old = cluster.nodes[0]
+    try:
+        cluster.start()
+        asyncio.run(drill(cluster, book, [], between=0.5, senders=1))
+        codes = cluster.end()
+        log = open_log(old.log, "drill")
+        last = log.read(0, 1 << 30, 0.0)[-1]
+        newer = HEAD.pack(VERSION + 1, 0, 0) + b"what is to come"
+        log.append(last.position, last.epoch, Kind.COMMIT, newer)
+        log.close()
+        with pytest.raises(AssertionError, match="has ended"):
+            old.start()
+    finally:
+        cluster.end()
+    assert codes == [0, 0, 0]
+    said = old.said().partition("stompbox serve: ")[2].splitlines()
+    assert len(said) == 1 and said[0].startswith(f"record {last.position + 1} has format "), old.said()
+    assert said[0].endswith("a newer Stompbox has written it")
+
+
+def test_a_leader_that_was_away_for_long_gets_a_copy_of_a_node_that_it_knew(tmp_path: Path) -> None:
+    cluster, book = Cluster(tmp_path, f"disk://{tmp_path}/log"), Book()
+    try:
+        cluster.start()
+        leader = asyncio.run(cluster.until_led())
+        asyncio.run(cluster.until_ready())
+        others = [node for node in cluster.nodes if node is not leader]
+        assert leader.end() == 0
+        asyncio.run(drill(cluster, book, [], between=1.0, senders=2, nodes=others))
+        log = open_log(leader.log, "drill")
+        log.trim(log.last())
+        log.close()
+        leader.start()
+        asyncio.run(cluster.until_ready())
+    finally:
+        codes = cluster.end()
+    assert codes == [0, 0, 0]
+    assert "has the store of the node at" in leader.said()
+    assert findings(cluster, book) == []
+
+
+def test_a_new_node_gets_a_copy_where_the_log_begins_too_late(tmp_path: Path) -> None:
+    cluster, book = Cluster(tmp_path, f"disk://{tmp_path}/log"), Book()
+    *others, new = cluster.nodes
+    try:
+        for node in others:
+            node.start()
+        asyncio.run(drill(cluster, book, [], between=1.0, senders=2, nodes=others))
+        log = open_log(new.log, "drill")
+        log.trim(log.last())
+        log.close()
+        reached = json.loads(others[0].command("status", "--json"))["members"]
+        new.more = f"nodes = {[one['advertise'] for one in reached]}\n"
+        new.start()
+        asyncio.run(cluster.until_ready())
+        asyncio.run(drill(cluster, book, ["kill leader"], between=1.0, senders=1))
+    finally:
+        codes = cluster.end()
+    assert codes == [0, 0, 0]
+    assert (
+        "a copy of another node's store is fetched" in new.said()
+        and "has the store of the node at" in new.said()
+    )
+    assert findings(cluster, book) == []
+    assert not list(tmp_path.glob("*/data.*"))
