@@ -38,6 +38,8 @@ LEFT_OUT = {
     "broker/queues/roundrobin.py": "a class below list, which mypyc has not",
     "broker/queues/matching.py": "plans are referred to weakly, which compiled objects cannot be",
     "broker/queues/depth.py": "a dataclass of types that only the type checker imports, which mypyc would look for as it runs",
+    "server/cluster": "not on a message's way: what a node passes on for its clients lies in server/fronts",
+    "server/clustered.py": "runs once",
     "server/fronts/link.py": "what it names is looked up by msgspec and pickle as it runs",
     "server/fronts/fronts.py": "runs once for each front",
     "server/fronts/process.py": "the same",

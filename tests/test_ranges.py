@@ -80,6 +80,11 @@ def test_acknowledging_in_a_window_costs_no_memory() -> None:
     assert not ranges
 
 
+def test_how_many_offsets_there_are() -> None:
+    assert Ranges().total == 0
+    assert Ranges([(1, 3), (7, 9), (20, 21)]).total == 5
+
+
 def test_equality_and_repr() -> None:
     assert Ranges([(1, 3), (3, 5)]) == Ranges([(1, 5)])
     assert Ranges([(1, 3)]) != Ranges([(1, 4)])

@@ -227,7 +227,7 @@ class Run:
         self.routing = routing
         self.sender = sender
         self.queue = queue
-        self.size = sum(map(len, bodies))  # body bytes
+        self.size = len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))  # body bytes
         self.is_large = isinstance(bodies[0], Large) if bodies else False
         self.cost = -1  # octets of memory, once somebody has asked (broker/logs/segments.py)
         self.holders = 0  # backlogs' segments that keep it in memory (broker/queues/memory.py)

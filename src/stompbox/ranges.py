@@ -63,6 +63,11 @@ class Ranges:
         starts[low:high] = [first for first, _ in left]
         stops[low:high] = [last for _, last in left]
 
+    @property
+    def total(self) -> int:
+        """How many offsets there are in it."""
+        return sum(self.stops) - sum(self.starts)
+
     def take_prefix(self, position: int) -> int:
         """Drops what lies below `position` or joins it, and returns the position after it: how a cursor moves on."""
         starts, stops = self.starts, self.stops

@@ -227,7 +227,7 @@ def test_a_paused_address_gives_nothing_out_and_keeps_what_comes(kind: int) -> N
 
 def test_temporary_destinations_are_not_stored_and_go_together() -> None:
     life = Life()
-    own = Temporaries(life.engine, 5, "token", 2)
+    own = Temporaries(life.engine, 5, lambda: "token", 2)
     address = own.make(Destination("/temp-queue/a", "a", ANYCAST, is_temporary=True))
     assert shown(address) == "/temp-queue/token-1"
     life.send(address.name)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
-from stompbox.broker.commits import Trouble
+from stompbox.broker.addresses.unitofwork import LARGE
+from stompbox.broker.commits import PART, Trouble
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting, DiskFullPolicy
@@ -51,6 +54,21 @@ def test_what_waits_and_was_refused_is_gone() -> None:
     assert world.bodies() == [b"stored", b"later"]
     world.commit()
     assert drained(world, "q") == [b"stored", b"later"]
+
+
+def test_what_a_large_unit_held_goes_in_parts_when_it_is_stored() -> None:
+    world = World(portion=PART)
+    unit = world.engine.commits.begin()
+    for number in range(4 * LARGE):
+        world.engine.publish_prepared(world.address("q"), run_of("q", b"%d" % number))
+    world.engine.commits.end(is_stored=True)
+    world.commit()
+    left = [len(unit.sends)]
+    while world.engine.dispatch_rest(lambda: False):
+        left.append(len(unit.sends))
+    assert left[0] > 3 * LARGE
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= 2 * PART
 
 
 def test_what_nobody_asked_about_goes_in_with_the_next_commit() -> None:

@@ -28,15 +28,16 @@ SUITES = {
     "wire": (
         "tests/conformance",
         "-k",
-        "not websocket and not fronts",
-    ),  # what is between socket and octets is not compiled
-    "kills": ("tests/crash/test_drill.py",),
+        "not websocket and not fronts and not followers",
+    ),  # what is between socket and octets is not compiled; nodes of a cluster do not run compiled yet (docs/cluster.md)
+    "kills": ("tests/crash/test_drill.py", "-k", "not fronts"),
     "system": (
         "tests/system/test_serve.py",
         "tests/system/test_large_messages.py",
         "tests/system/test_counting.py",
         "tests/system/test_virtual_hosts.py",
     ),
+    "spans": ("tests/server/test_tracing.py", "-k", "collector and not fronts"),
 }
 WEAKLY = {  # compiled classes below one of plain Python; nothing refers to them weakly
     "stompbox.server.fronts.remote.FrontLink",

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from stompbox.config.cluster import ClusterTable
 from stompbox.config.configuration import Configuration
 from stompbox.config.environment import read, variable_of, variables
 from stompbox.config.fields import fields_of
 from stompbox.config.tables import AdminTable, WildcardTable
+from stompbox.config.tracing import TracingTable
 from stompbox.errors import ConfigError
 
 
@@ -65,14 +67,17 @@ def test_a_variable_becomes_a_value(name: str, text: str, path: tuple[str, ...],
 
 def test_every_key_has_a_variable() -> None:
     names = {
-        variable_of(name) for name in fields_of(Configuration) if name not in ("admin", "wildcard-addresses")
+        variable_of(name)
+        for name in fields_of(Configuration)
+        if name not in ("admin", "cluster", "tracing", "wildcard-addresses")
     }
+    names |= {variable_of("cluster", name) for name in fields_of(ClusterTable)}
+    names |= {variable_of("tracing", name) for name in fields_of(TracingTable)}
     names |= {variable_of("admin", name) for name in fields_of(AdminTable)}
     names |= {variable_of("wildcard-addresses", name) for name in fields_of(WildcardTable)}
     assert set(variables()) == names
-    assert len(names) == len(fields_of(Configuration)) - 2 + len(fields_of(AdminTable)) + len(
-        fields_of(WildcardTable)
-    )
+    tables = (AdminTable, ClusterTable, TracingTable, WildcardTable)
+    assert len(names) == len(fields_of(Configuration)) - 4 + sum(len(fields_of(table)) for table in tables)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from stompbox.config.options import (
     EncoderType,
     KeyStoreType,
     ListenerOptions,
+    NackPolicy,
 )
 from stompbox.errors import ConfigError, redacted
 
@@ -140,8 +141,16 @@ OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
     ("keyPath", None, "k.pem", "k.pem", [""], "allowed: a text"),
     ("trustStorePath", None, "ca.pem", "ca.pem", [""], "allowed: a text"),
     ("needClientAuth", False, "true", True, ["maybe"], TRUTH),
-    ("dialect", Dialect.STOMP, "STOMP", Dialect.STOMP, ["amqp"], "allowed: one of stomp, artemis, openmq"),
+    (
+        "dialect",
+        Dialect.STOMP,
+        "STOMP",
+        Dialect.STOMP,
+        ["amqp"],
+        "allowed: one of stomp, artemis, openmq, activemq, rabbitmq",
+    ),
     ("requireHost", False, "true", True, ["x"], TRUTH),
+    ("readOnly", False, "true", True, ["x"], TRUTH),
     ("requireLogin", False, "true", True, ["x"], TRUTH),
     ("allowBodies", False, "true", True, ["x"], TRUTH),
     ("selectorConversion", True, "false", False, ["x"], TRUTH),
@@ -157,6 +166,16 @@ OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
     ("singleTransaction", False, "true", True, ["x"], TRUTH),
     ("openmqSubscriptionIds", False, "true", True, ["x"], TRUTH),
     ("openmqTemporaryNames", False, "true", True, ["x"], TRUTH),
+    (
+        "nackPolicy",
+        NackPolicy.ATTEMPT,
+        "Requeue",
+        NackPolicy.REQUEUE,
+        ["drop"],
+        "allowed: one of attempt, requeue, dead-letter",
+    ),
+    ("closeAfterOrdinaryErrors", True, "false", False, ["x"], TRUTH),
+    ("requirePrefix", False, "true", True, ["x"], TRUTH),
 ]
 NAMES = [name for name, *_ in OPTIONS]
 TLS = "keyStorePath=s.pem;trustStorePath=ca.pem"

@@ -46,6 +46,7 @@ def test_the_page_names_what_else_can_be_written() -> None:
     others = {
         "STOMPBOX_COMPILE",  # of the build
         "STOMPBOX_CONFIG",
+        "STOMPBOX_CONTEXT",
         "STOMPBOX_LISTEN",
         "STOMPBOX_URL",
         "STOMPBOX_ADMIN_URL",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import tracemalloc
 from pathlib import Path
@@ -11,6 +12,7 @@ from stompbox.server.trimming import CONNECTION
 from tests.server.world import House, configured, play
 
 COUNT = 100
+BROKERS = 3
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
 
 
@@ -27,17 +29,23 @@ async def come(house: House) -> list[socket.socket]:
 
 
 def test_an_idle_connection(tmp_path: Path) -> None:
+    """The least of a few brokers': what else the process does, for tests before this one, comes on top of some and takes from none."""
+    each: list[float] = []
+
     async def story(house: House) -> None:
         first = await come(house)
+        gc.collect()  # what others have left would be found now, and what is said of it would be counted here
         tracemalloc.start()
         try:
             clients = first + await come(house)
-            each = tracemalloc.get_traced_memory()[0] / COUNT
+            each.append(tracemalloc.get_traced_memory()[0] / COUNT)
         finally:
             tracemalloc.stop()
         for client in clients:
             client.close()
-        assert each <= 5_200, f"{each:.0f} octets"
-        assert each < CONNECTION
 
-    play(configured(tmp_path), story, fast=True)
+    configuration = configured(tmp_path)
+    for _ in range(BROKERS):
+        play(configuration, story, fast=True)
+    assert min(each) <= 5_200, f"{each} octets"
+    assert min(each) < CONNECTION

@@ -11,6 +11,7 @@ from stompbox.broker.queues.contracts import Load
 from stompbox.broker.queues.queue import Queue
 from stompbox.message import Run
 from stompbox.selectors import compile_selector
+from stompbox.server.requests.fetching import selected
 from tests.server.test_turns import receipts
 from tests.server.turning import LOOKS, Clock, World
 
@@ -254,6 +255,49 @@ def test_a_long_selector_is_compiled_in_steps_and_its_fault_is_told_all_the_same
     client.say(("SUBSCRIBE", {"id": "2", "destination": "/topic/t", "selector": text + " OR"}))
     world.until_idle()
     assert client.errors() == ["selector-syntax"]
+
+
+@pytest.mark.parametrize(
+    ("header", "text", "of_all"),
+    [
+        ("selector", f"XPATH '{'+'.join(['1'] * 490)}'", 8),
+        ("selector", f"XPATH '{'/'.join(['a'] * 490)}'", 8),
+        ("selector", " OR ".join(["a=1"] * 200), 8),
+        ("x-stream-filter", ",".join([f"v{n}" for n in range(900)]), 3),
+    ],
+    ids=["operators", "steps", "short terms", "filter of a stream"],
+)
+def test_what_is_dense_is_compiled_in_steps_however_few_characters_it_has(
+    header: str, text: str, of_all: int
+) -> None:
+    world = World()
+    client = world.client()
+    wanted = text if header == "selector" else f"a IN ({', '.join([repr(v) for v in text.split(',')])})"
+    compile_selector(wanted)  # what is imported first
+    with world.steps() as steps:
+        compile_selector(wanted)
+    whole = steps.longest
+    with world.steps() as steps:
+        client.say(("SUBSCRIBE", {"id": "1", "destination": "/stream/t", header: text, "receipt": "done"}))
+        world.until_idle()
+    world.turn(20)
+    assert of_all * steps.longest < whole
+    assert client.confirmed() == ["done"]
+
+
+def test_the_selector_of_a_fetch_is_compiled_in_turns() -> None:
+    world = World()
+    client = world.client()
+    work = selected(client.connection, " OR ".join(["a=1"] * 400))
+    turns = 0
+    with pytest.raises(StopIteration) as done:
+        while True:
+            waiter = work.send(None)
+            while not waiter.done():
+                world.turn()
+                turns += 1
+    assert done.value.value.matches({"a": "1"}, {})
+    assert turns > 5
 
 
 def handed_out(subscriptions: int, count: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from threading import Event
 
@@ -33,6 +34,22 @@ class Refusing(MemoryStore):
             self.go.wait()
             self.is_over = True
             raise StoreError("disk-full", "refused by the test")
+        super().apply(commit)
+
+
+class Waiting(MemoryStore):
+    """Keeps the first commit after `is_armed` under way until `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_armed = False
+        self.go = Event()
+        self.is_asked = Event()
+
+    def apply(self, commit: Commit) -> None:
+        if self.is_armed and not self.is_asked.is_set():
+            self.is_asked.set()
+            self.go.wait(10)
         super().apply(commit)
 
 
@@ -161,5 +178,46 @@ def test_who_sent_a_message_whose_duplicate_nobody_sent_gets_an_error(tmp_path: 
         again.say("SEND", {"destination": "/queue/q", "receipt": "r", **ID}, b"x")
         assert await answered(world, again, "r") == "RECEIPT"
         assert world.there()["q"] == [b"x"]
+
+    play(tmp_path, store, story)
+
+
+DURABLE = {"id": "1", "destination": "/topic/t", "durable-subscription-name": "d"}
+
+
+@pytest.mark.parametrize(
+    ("before", "last"),
+    [
+        ([("SEND", {"destination": "/queue/q", "persistent": "true"}, b"x")], ("DISCONNECT", {})),
+        ([("SUBSCRIBE", DURABLE, b"")], ("DISCONNECT", {})),
+        ([("SUBSCRIBE", DURABLE, b"")], ("UNSUBSCRIBE", {"id": "1"})),
+        (
+            [("SUBSCRIBE", DURABLE, b""), ("UNSUBSCRIBE", {"id": "1"}, b"")],
+            ("SUBSCRIBE", {**DURABLE, "id": "2"}),
+        ),
+    ],
+    ids=["DISCONNECT after SEND", "DISCONNECT after SUBSCRIBE", "UNSUBSCRIBE", "SUBSCRIBE again"],
+)
+def test_a_receipt_waits_for_what_is_under_way_to_the_disk(
+    tmp_path: Path, before: list[tuple[str, dict[str, str], bytes]], last: tuple[str, dict[str, str]]
+) -> None:
+    """All that was done before the frame is stored when its RECEIPT comes, whether it was still to be committed or being so."""
+    store = Waiting()
+
+    async def story(world: World) -> None:
+        client = Client(world.broker, world.broker.configuration, "c")
+        await world.settled()
+        store.is_armed = True
+        for command, headers, body in before:
+            client.say(command, headers, body)
+        await world.until(store.is_asked.is_set)
+        assert not world.broker.engine.is_dirty
+        command, headers = last
+        client.say(command, {**headers, "receipt": "r"})
+        for _ in range(100):  # turns of the loop: it would have been said in the first
+            await asyncio.sleep(0)
+        assert [frame for frame in client.heard() if frame.headers.get("receipt-id") == "r"] == []
+        store.go.set()
+        assert await answered(world, client, "r") == "RECEIPT"
 
     play(tmp_path, store, story)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from stompbox.config import Configuration, ListenerTable
 from stompbox.server.broker import Broker
@@ -19,6 +19,8 @@ from stompbox.stomp.frames import SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import VERSIONS
 from stompbox.store.memory import MemoryStore
 from tests.crash import calls
+
+T = TypeVar("T")
 
 LOOKS = 10  # at the clock in one turn: each step is followed by one
 PADDING = b"\n" * 1100  # makes a read large enough for the clock to be looked at
@@ -160,6 +162,17 @@ class World:
                 return count
             self.turn()
         raise AssertionError(f"there is work left after {most} turns")
+
+    def driven(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine returns that gives way, in as many turns as that takes."""
+        while True:
+            try:
+                waiter = work.send(None)
+            except StopIteration as done:
+                found: T = done.value
+                return found
+            while not waiter.done():
+                self.turn()
 
 
 class Client(calls.Client):

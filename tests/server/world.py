@@ -58,6 +58,9 @@ class House:
             writer.transport.abort()
             with suppress(OSError):
                 await writer.wait_closed()
+        for peer in list(self.broker.sockets):  # who has not read all that he was told
+            peer.abort()
+        await self.until(lambda: not self.broker.sockets, "the broker's sockets are closed")
 
     async def until(self, is_so: Callable[[], object], what: str) -> None:
         deadline = asyncio.get_running_loop().time() + WITHIN

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Serve, Served, children, end, start_broker
-from tests.system.doors import KINDS, connected, listeners, resident, wait_until
+from tests.system.doors import KINDS, connected, listeners, message, resident, wait_until
 from tests.system.plain import Plain
 
 FRONTS = ("--fronts", "2")
@@ -61,6 +61,34 @@ def kill_one(served: Served, number: int = signal.SIGKILL) -> int:
     killed = children(served.process.pid)[0]
     os.kill(killed, number)
     return killed
+
+
+def test_who_says_all_at_once_and_ends_its_side_hears_all_answers(served: Served) -> None:
+    """Its end reaches the broker together with frames that wait for their turn."""
+    send = b"SEND\ndestination:/queue/half\npersistent:false\nreceipt:%d\n\nx\0"
+    with connected(served, "tcp") as client:
+        client.raw(
+            b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0" + b"".join([send % at for at in range(2000)])
+        )
+        client.stream.shutdown(socket.SHUT_WR)
+        assert client.hear_all().count(b"RECEIPT\n") == 2000
+
+
+def test_what_comes_behind_the_login_over_websocket_is_no_strangers(served: Served) -> None:
+    """A front counts frames of WebSocket, and learns from the broker alone who has logged in."""
+    send = b"SEND\ndestination:/topic/much\n\n" + b"x" * 100_000 + b"\0"
+    login = b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0"
+    with connected(served, "websocket") as client:
+        client.raw(b"".join(map(message, (login, send, b"DISCONNECT\nreceipt:bye\n\n\0"))))
+        said = client.hear_all()
+        assert b"receipt-id:bye" in said
+        assert b"ERROR" not in said
+
+
+def test_a_stranger_whose_frames_of_websocket_are_too_long_is_refused(served: Served) -> None:
+    with connected(served, "websocket") as client:
+        client.raw(message(b"\n") + message(b"CONNECT\nx:" + b"y" * 100_000))
+        assert b"\ncode:too-much-before-login\n" in client.hear_all()
 
 
 @pytest.mark.parametrize("kind", KINDS)

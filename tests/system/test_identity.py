@@ -146,9 +146,8 @@ def test_an_address_of_a_group_that_is_gone(serve: Serve, closing: ExitStack, tm
     assert open_group(link, "lake", "/topic/stays", EARLIEST) == {"stays": 1}
     send(link, "/queue/short", b"1", b"2", b"3", batch=1)
     was = describe(link, "/queue/short", create=False).extents["short"]
-    url = f"stomp://{link.target.host}:{link.target.port}"
     with (
-        blocking.connect(url) as client,
+        blocking.connect(str(link.target)) as client,
         client.subscribe("/queue/short", ack="client-individual") as messages,
     ):
         for _ in range(3):

@@ -22,14 +22,15 @@ somebody else has sent a duplicate meanwhile: that one's RECEIPT will say that i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from stompbox.broker.addresses import contracts, fanout, lifetimes
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.unitofwork import Restore, UnitOfWork
 from stompbox.broker.logs.log import UNUSED
 from stompbox.broker.queues import paging
+from stompbox.broker.queues.consumer import taken_off
 from stompbox.ranges import Ranges
 from stompbox.store.base import Commit, Delivered
 
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 
 """What puts back what made room for something, given all that is withdrawn."""
+
+
+PART: Final = 500  # messages of a large unit that are let go in one step
 
 
 class Engine(contracts.Engine, Protocol):
@@ -75,6 +79,7 @@ class Commits:
         self.may_hold = True  # a commit was taken since the last such
         self.is_awaited = False  # the next one is waited for
         self._next = Commit()
+        self._taken: Commit | None = None  # that the disk works on
         # of the commit that the disk works on: each log's next offset then
         self._offsets: dict[Log, int] = {}
         self._addresses: list[Address] = []  # and whose logs are in it
@@ -211,9 +216,14 @@ class Commits:
             raise RuntimeError("no commit is taken: part of an earlier one is lost")
         self._is_whole = False
         self.may_hold, self.is_awaited = True, False
-        commit = self._gather()
+        commit = self._taken = self._gather()
         self._is_whole = True
         return commit
+
+    def is_unsaved(self, kind: str, key: str) -> bool:
+        """An entry of the catalogue was changed, and that is not known to be on disk."""
+        taken = self._taken
+        return (kind, key) in self._next.entries or (taken is not None and (kind, key) in taken.entries)
 
     def _gather(self) -> Commit:
         for queue in list(self.acked):
@@ -248,7 +258,7 @@ class Commits:
 
     def landed(self) -> None:
         """The commit that was taken last is durable."""
-        self._is_whole = False
+        self._is_whole, self._taken = False, None
         self.engine.bodies.landed()
         for log, next in self._offsets.items():
             log.landed(next)
@@ -257,6 +267,8 @@ class Commits:
         self._caches = {}
         for unit in self._units:
             unit.settle()
+            if unit.is_large:
+                self.engine.later.take(unit, _letting_go(self.engine, unit))
         for address in self._addresses:
             if self.engine.logs.get(address.log.id) is address:
                 if address.streams:
@@ -276,7 +288,7 @@ class Commits:
 
     def failed(self, commit: Commit) -> None:
         """The commit that was taken last is not in the store: what was refused is undone, the rest goes in with the next one."""
-        self._is_whole = False
+        self._is_whole, self._taken = False, None
         newer, self._next = self._next, commit
         self.engine.bodies.failed(commit)
         commit.logs.update(newer.logs)
@@ -305,6 +317,14 @@ class Commits:
 
     def __repr__(self) -> str:
         return f"<Commits addresses={len(self.dirty)} cursors={len(self.acked)} {'more' if self._next else 'nothing more'}>"
+
+
+def _letting_go(engine: Engine, unit: UnitOfWork) -> Iterator[None]:
+    """What a large unit held goes in parts: nobody takes it back any more."""
+    for items in (unit.sends, *[sent for _, sent in unit.acked]):
+        for _ in taken_off(cast("list[object]", items), PART):
+            engine.work.spend(PART)
+            yield
 
 
 def is_loose(commit: Commit, acked: Iterable[Queue]) -> bool:

@@ -161,8 +161,12 @@ class Engine(Catalogue):
             and (known := duplicates.duplicates_of(address)) is not None
         ):
             return duplicates.publish(self, address, run, known)
-        kept = run if address.limits is None else address.limits.kept(run)
-        return kept is not None and self.route(address, kept)
+        if address.limits is not None:
+            kept = address.limits.kept(run)
+            return kept is not None and self.route(address, kept)
+        if special is None and address.only is not None:
+            return self.append(address, run)  # `route` would find nothing to do
+        return self.route(address, run)
 
     def route(self, address: Address, run: Run) -> bool:
         """Gives a run to its address without a look at duplicates."""
@@ -258,13 +262,17 @@ class Engine(Catalogue):
 
     def acknowledge(self, consumer: Consumer, sent: list[Sent]) -> None:
         """A consumer is done with messages that `Consumer.take` gave."""
+        done = 0
         for binding, segment in sent:
             binding.queue.acknowledge(segment)
             binding.done += (count := segment.stop - segment.first)
-            self.counters["acknowledged"] += count
+            done += count
+        if done:
+            self.counters["acknowledged"] += done
         if consumer.starved:
             self.feed(consumer)
-        self.unacknowledged.feed()
+        if self.unacknowledged.denied:
+            self.unacknowledged.feed()
 
     def refuse(self, consumer: Consumer, sent: list[Sent], refusal: Refusal = FAILED) -> None:
         """NACK: failed deliveries, or dead letters at once."""

@@ -17,14 +17,18 @@ from stompbox.broker.subscriptions.durables import DurableSubscription
 from stompbox.errors import StoreError
 from stompbox.incarnations import INCARNATIONS, Incarnations, NewId, incarnations_of
 from stompbox.selectors import Selector, SelectorLimits, compile_selector
-from stompbox.store.base import Recovered, StoredCursor, StoredLog
+from stompbox.store.base import CLUSTER, Recovered, StoredCursor, StoredLog
 
 Entries = dict[str, dict[str, Any]]
 DOUBTS: Final = ("doubts", "")  # what a broker that ended well says; gone while one runs
 
 
-def recover(engine: Engine, recovered: Recovered) -> None:
-    """Fills an engine that is still empty. What nobody needs any more goes at once; `engine.now` must be set."""
+def recover(engine: Engine, recovered: Recovered, *, is_view: bool = False) -> None:
+    """Fills an engine that is still empty. What nobody needs any more goes at once, unless it is to show what there is; `engine.now` must
+    be set. Raises StoreError: `data-corrupt`; `data-of-another-cluster` for what a node of a cluster has."""
+    if any(kind == CLUSTER for kind, _ in recovered.entries):
+        problem = "the data folder is of a node of a cluster, and the configuration has no [cluster]; a backup of it is of no cluster"
+        raise StoreError("data-of-another-cluster", problem)
     for unsaid, value in identified(recovered, engine.new_id).items():
         engine.put(*unsaid, json.loads(value))
     entries: Entries = {}
@@ -64,6 +68,8 @@ def recover(engine: Engine, recovered: Recovered) -> None:
     if doubts is not None:
         for queue in engine.queues.values():
             queue.doubt(doubts.get(str(queue.id), 0))
+    if is_view:
+        return
     _tidy(engine)
     routing.look_through_logs(engine)
     for queue in engine.queues.values():

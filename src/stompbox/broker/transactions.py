@@ -18,7 +18,7 @@ from stompbox.broker import commits
 from stompbox.broker.addresses import lifetimes, limits, retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
-from stompbox.broker.addresses.makers import Maker, require_sends
+from stompbox.broker.addresses.makers import Maker, Wanted, require_all, require_sends
 from stompbox.broker.addresses.redelivery import Outcome, Refusal, giving_back
 from stompbox.broker.addresses.unitofwork import UnitOfWork
 from stompbox.broker.kinds import Kind
@@ -134,6 +134,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
         for part in _parts(transaction.sends):
             commits.resume(unit)
             is_stored |= _publish_part(engine, part, transaction.maker)
+            unit.look()
             commits.suspend()
             yield
             yield from finishing(part)
@@ -157,6 +158,9 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
         commits.end(is_stored=is_stored and is_answered)
         transaction.wait_for(commits.last)
         commits.let_go()
+    if transaction.unit is None:  # nobody waits for the disk, and nothing takes it back
+        for _ in taken_off(unit.sends, PART):
+            yield
     return (is_durable or is_stored) and engine.is_durable
 
 
@@ -168,12 +172,21 @@ def _preparing(engine: Engine, transaction: Transaction) -> Iterator[None]:
     """Raises where something of it may not be sent, and nothing has been then."""
     found: list[tuple[Address, Run]] = []
     maker = transaction.maker
-    require_sends(engine, maker, transaction.sends)
+    wanted: dict[Wanted, None] = {}
+    for part in _parts(transaction.sends):
+        wanted |= dict.fromkeys(
+            [(address.name, run.queue, run.routing) for address, run in part if not address.owner]
+        )
+        yield
+    require_all(engine, maker, wanted)
     for part in _parts(transaction.sends):
         found += _still_there(engine, part, maker)
         yield
+    before = transaction.sends
     transaction.replace_sends(found)
-    limits.require(found)
+    for _ in taken_off(before, PART):
+        yield
+    yield from limits.requiring(found)
     for part in _parts(found):
         engine.prepare(part, maker)
         yield

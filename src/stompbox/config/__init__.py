@@ -11,6 +11,7 @@ This package decides what can be configured and says where a mistake is. It open
 from __future__ import annotations
 
 from stompbox.config.checks import check, needs_restart
+from stompbox.config.cluster import ClusterTable
 from stompbox.config.configuration import Configuration, schema
 from stompbox.config.listener import (
     Listener,
@@ -22,7 +23,14 @@ from stompbox.config.listener import (
     parse_listener,
 )
 from stompbox.config.matching import PatternTable
-from stompbox.config.options import AckInTransaction, Dialect, EncoderType, KeyStoreType, ListenerOptions
+from stompbox.config.options import (
+    AckInTransaction,
+    Dialect,
+    EncoderType,
+    KeyStoreType,
+    ListenerOptions,
+    NackPolicy,
+)
 from stompbox.config.origins import Loaded, Origins
 from stompbox.config.settings import (
     AddressFullPolicy,
@@ -51,6 +59,7 @@ from stompbox.config.tables import (
     UserTable,
     VirtualHostTable,
 )
+from stompbox.config.tracing import TracingTable
 
 __all__ = [
     "AckInTransaction",
@@ -60,6 +69,7 @@ __all__ = [
     "AddressSettingsTable",
     "AddressTable",
     "AdminTable",
+    "ClusterTable",
     "Configuration",
     "DeletePolicy",
     "Dialect",
@@ -74,6 +84,7 @@ __all__ = [
     "Loaded",
     "LogFormat",
     "LogLevel",
+    "NackPolicy",
     "Origins",
     "PageFullPolicy",
     "PatternTable",
@@ -82,6 +93,7 @@ __all__ = [
     "RoutingType",
     "SlowConsumerPolicy",
     "SlowConsumerUnit",
+    "TracingTable",
     "UnknownHeaderPolicy",
     "UserTable",
     "VirtualHostTable",

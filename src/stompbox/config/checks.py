@@ -12,6 +12,7 @@ from string import punctuation
 
 from msgspec import Struct
 
+from stompbox.config.cluster import check_cluster
 from stompbox.config.configuration import Configuration
 from stompbox.config.fields import fields_of, nearest, shown
 from stompbox.config.listener import Listener, check_socket, is_loopback, is_path, joined
@@ -20,11 +21,12 @@ from stompbox.config.origins import Loaded
 from stompbox.config.settings import AddressSetting, given
 from stompbox.config.tables import DivertTable, PermissionTable, VirtualHostTable
 from stompbox.config.toml import Path
+from stompbox.config.tracing import check_tracing
 from stompbox.errors import ConfigError
 
 AT_START = (  # a reload leaves them
     "data", "memory", "admin", "log-format", "persist-id-cache", "persist-delivery-count-before-delivery", "fronts",
-    "wildcard-addresses", "literal-match-markers",
+    "wildcard-addresses", "literal-match-markers", "cluster", "tracing",
 )  # fmt: skip
 
 # they divide several destinations of a header, and the name of an address from that of its queue
@@ -38,7 +40,7 @@ _WHAT_TO_DO = (
 
 def check(configuration: Configuration) -> list[str]:
     """Warnings about a configuration that `load` made. Raises ConfigError where anyone on the network could do anything."""
-    _refuse_open_doors(configuration)
+    _refuse_open_listeners(configuration)
     return [
         *_user_warnings(configuration),
         *_permission_warnings(configuration),
@@ -66,7 +68,7 @@ def _socket(listener: Listener) -> str:
     return f"{listener} {options.socket_mode} {options.socket_owner} {options.socket_group}"
 
 
-def _refuse_open_doors(configuration: Configuration) -> None:
+def _refuse_open_listeners(configuration: Configuration) -> None:
     if configuration.users:
         return
     for table in configuration.listeners:
@@ -147,6 +149,8 @@ def check_names(loaded: Loaded) -> None:
             f"is below failed-login-delay, {configuration.failed_login_delay}",
             "config-conflict",
         )
+    check_cluster(loaded)
+    check_tracing(loaded)
     _check_hashes(loaded)
     _check_wildcards(loaded)
     _check_patterns(loaded)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 from msgspec import field
 from msgspec.structs import replace
 
+from stompbox.config.cluster import ClusterTable
 from stompbox.config.fields import AUTO, key
 from stompbox.config.listener import Listener
 from stompbox.config.matching import PatternTable, Wildcards
@@ -32,6 +33,7 @@ from stompbox.config.tables import (
     VirtualHostTable,
     WildcardTable,
 )
+from stompbox.config.tracing import TracingTable
 
 _ARTEMIS: Final = "Artemis"
 _OWN: Final = "Stompbox"
@@ -321,6 +323,12 @@ class Configuration(Table, frozen=True):
         default=(ListenerTable(url=DEFAULT_LISTENER),), name="listener"
     )
     admin: Annotated[AdminTable, key("[admin]: console, API and metrics.")] = AdminTable()
+    cluster: Annotated[ClusterTable, key("[cluster]: several nodes that share a log. See cluster.md.")] = (
+        ClusterTable()
+    )
+    tracing: Annotated[TracingTable, key("[tracing]: spans of OpenTelemetry. See howto/tracing.md.")] = (
+        TracingTable()
+    )
     wildcard_addresses: Annotated[
         WildcardTable, key("[wildcard-addresses]: how patterns of addresses are written.")
     ] = WildcardTable()

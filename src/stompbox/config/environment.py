@@ -28,7 +28,15 @@ CONFIG: Final = "STOMPBOX_CONFIG"  # the file, when no --config names one
 LISTEN: Final = "STOMPBOX_LISTEN"
 
 _OTHERS: Final = frozenset(
-    (CONFIG, "STOMPBOX_URL", "STOMPBOX_ADMIN_URL", "STOMPBOX_LOGIN", "STOMPBOX_PASSCODE", "STOMPBOX_COMPILE")
+    (
+        CONFIG,
+        "STOMPBOX_CONTEXT",
+        "STOMPBOX_URL",
+        "STOMPBOX_ADMIN_URL",
+        "STOMPBOX_LOGIN",
+        "STOMPBOX_PASSCODE",
+        "STOMPBOX_COMPILE",
+    )
 )
 _FAMILIES: Final = (
     "STOMPBOX_TEST_",

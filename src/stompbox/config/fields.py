@@ -42,7 +42,7 @@ def key(
     """Describe one key: meaning, unit, where its default comes from, range.
 
     `kind` names a further check or treatment: `secret` (never shown), `match`, `address`, `name`, `endpoint`, `url`, `password`,
-    `module` (`module:function`), `auto` (a number, or the word).
+    `module` (`module:function`), `auto` (a number, or the word), `log` (a URL that may hold a password).
     """
     about = {"unit": unit, "source": source, "kind": kind}
     return Meta(

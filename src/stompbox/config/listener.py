@@ -68,13 +68,17 @@ class Listener(Struct, frozen=True):
         )
 
 
-def parse_listener(url: str, where: str = "listener", *, connection_ttl: int = -1) -> Listener:
-    """The listener that `url` describes; `connection_ttl` (ms, -1 none) is for one that says nothing of it. Raises ConfigError, whose text
-    begins with `where` and never shows a password."""
+def parse_listener(
+    url: str, where: str = "listener", *, connection_ttl: int = -1, has_keys: bool = True
+) -> Listener:
+    """The listener that `url` describes; `connection_ttl` (ms, -1 none) is for one that says nothing of it. Of one with `has_keys` False
+    TLS ends on another machine, so the URL does not say where its keys are. Raises ConfigError, whose text begins with `where` and
+    never shows a password."""
     try:
-        listener = _parsed(url, where)
+        listener = _parsed(url, where, has_keys=has_keys)
     except ConfigError:
-        _parsed(redacted(url), where)  # what is to be said of the URL is said of it without its passwords
+        # what is to be said of the URL is said of it without its passwords
+        _parsed(redacted(url), where, has_keys=has_keys)
         raise  # it is about a password, which no text about a value shows
     if connection_ttl >= 0 and "connectionTtl" not in _names(url):
         return replace(listener, options=replace(listener.options, connection_ttl=connection_ttl))
@@ -86,7 +90,7 @@ def _names(url: str) -> set[str]:
     return {part.partition("=")[0].strip() for part in url.partition("?")[2].replace("&", ";").split(";")}
 
 
-def _parsed(url: str, where: str) -> Listener:
+def _parsed(url: str, where: str, *, has_keys: bool) -> Listener:
     scheme, divider, rest = url.partition("://")
     if not divider or scheme.lower() not in ("tcp", "ssl", "unix"):
         _refuse(
@@ -101,7 +105,7 @@ def _parsed(url: str, where: str) -> Listener:
         f"unix://{location}" if is_unix else location.removesuffix("/"), f"{where}: {_bare(url)}"
     )
     listener = Listener(scheme.lower(), host, port, _options(query, f"{where}: {_bare(url)}"))
-    _check_together(listener, f"{where}: {listener}")
+    _check_together(listener, f"{where}: {listener}", has_keys=has_keys)
     return listener
 
 
@@ -303,14 +307,14 @@ def check_socket(host: str, file: SocketFile, where: str, names: str, mode: str)
         _refuse(where, f"{names} are for unix:///path alone")
 
 
-def _check_together(listener: Listener, where: str) -> None:
+def _check_together(listener: Listener, where: str, *, has_keys: bool) -> None:
     options = listener.options
     check_socket(listener.host, options, where, "socketMode, socketOwner and socketGroup", "socketMode")
     other = next((name for name in options.protocols if name.casefold() != PROTOCOL.casefold()), None)
     if other is not None:
         text = "a listener speaks STOMP, over TCP and WebSocket, and nothing else: write protocols=STOMP"
         _refuse(where, f"protocols has {shown(other)}; {text}")
-    if listener.is_tls and options.key_store_path is None:
+    if has_keys and listener.is_tls and options.key_store_path is None:
         _refuse(where, "ssl needs the option keyStorePath, a file with certificate and key")
     if options.key_store_type is KeyStoreType.PKCS12 and options.key_path is not None:
         _refuse(where, "keyPath goes with keyStoreType=PEM: a PKCS12 file has its key in it")
@@ -322,7 +326,7 @@ def _check_together(listener: Listener, where: str) -> None:
         _refuse(
             where, "proxyProtocolEnabled needs tcp://: the header comes before TLS, which the balancer ends"
         )
-    if options.need_client_auth and options.trust_store_path is None:
+    if has_keys and options.need_client_auth and options.trust_store_path is None:
         _refuse(where, "needClientAuth needs the option trustStorePath, the CAs of client certificates")
     if 0 <= options.connection_ttl_max < options.connection_ttl_min:
         _refuse(

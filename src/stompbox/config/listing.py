@@ -46,5 +46,5 @@ def masked(table: dict[str, Any], struct: type[Struct]) -> dict[str, Any]:
         elif field.kind in ("secret", "password") and value is not None:
             shown[name] = STARS
         else:
-            shown[name] = redacted(value) if field.kind == "url" else value
+            shown[name] = redacted(value) if field.kind in ("url", "log") and value else value
     return shown

@@ -30,6 +30,14 @@ class Dialect(Word):
     STOMP = "stomp"
     ARTEMIS = "artemis"
     OPENMQ = "openmq"
+    ACTIVEMQ = "activemq"
+    RABBITMQ = "rabbitmq"
+
+
+class NackPolicy(Word):
+    ATTEMPT = "attempt"
+    REQUEUE = "requeue"
+    DEAD_LETTER = "dead-letter"
 
 
 class EncoderType(Word):
@@ -389,6 +397,13 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = Dialect.STOMP
     require_host: Annotated[bool, key("CONNECT of 1.1 and 1.2 must have `host`.", source=_OWN)] = False
     require_login: Annotated[bool, key("CONNECT must have `login` and `passcode`.", source=_OPENMQ)] = False
+    read_only: Annotated[
+        bool,
+        key(
+            "Only requests that read logs are answered here. A node of a cluster that follows answers them itself, from what it has.",
+            source=_OWN,
+        ),
+    ] = False
     allow_bodies: Annotated[
         bool, key("A body on a frame that must not have one is ignored.", source=_OWN)
     ] = False
@@ -422,6 +437,25 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = False
 
+    nack_policy: Annotated[
+        NackPolicy,
+        key(
+            "A NACK that says no more: `attempt` counts for `max-delivery-attempts`, `requeue` brings the message again at once and counts "
+            "nothing, `dead-letter` makes a dead letter of it.",
+            source=_OWN,
+        ),
+    ] = NackPolicy.ATTEMPT
+    close_after_ordinary_errors: Annotated[
+        bool,
+        key(
+            "An ERROR for one bad frame ends a connection of 1.2, as that version demands.",
+            source="STOMP 1.2",
+        ),
+    ] = True
+    require_prefix: Annotated[
+        bool, key("A destination without a known prefix is refused, and makes no queue.", source="RabbitMQ")
+    ] = False
+
     def __repr__(self) -> str:
         changed = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(DEFAULTS, name)]
         return f"<ListenerOptions, not default: {', '.join(changed) or 'none'}>"
@@ -447,6 +481,22 @@ DIALECTS: Final[dict[Dialect, dict[str, Any]]] = {
         "check_property_names": True,
         "always_content_length": True,
         "consumer_flow_limit": 1000,
+    },
+    Dialect.ACTIVEMQ: {
+        "default_persistent": False,
+        "connection_ttl": -1,
+        "consumer_flow_limit": 1000,
+        "nack_policy": NackPolicy.DEAD_LETTER,
+        "close_after_ordinary_errors": False,
+        "virtual_topic_consumer_wildcards": ("Consumer.*.VirtualTopic.>;2",),
+    },
+    Dialect.RABBITMQ: {
+        "default_persistent": False,
+        "connection_ttl": -1,
+        "stomp_consumer_window_size": -1,
+        "nack_policy": NackPolicy.REQUEUE,
+        "close_after_ordinary_errors": False,
+        "require_prefix": True,
     },
 }
 

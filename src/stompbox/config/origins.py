@@ -6,7 +6,8 @@ Decides how a place is written. Does not read anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NoReturn
+from types import MappingProxyType
+from typing import Any, Final, NoReturn
 
 from msgspec import Struct
 
@@ -35,10 +36,28 @@ class Origins(Struct, frozen=True, kw_only=True):
         raise ConfigError(code, ": ".join([*before, *([spelled(path)] if path else []), problem]))
 
 
+class Layer(Struct, frozen=True):
+    """What was defined at run time (definitions.py), as a tree of tables, where each key stands, and the text that has been read or is to
+    be written. `name`: of its file; empty where there is none."""
+
+    content: Mapping[str, Any] = MappingProxyType({})
+    places: Mapping[Path, str] = MappingProxyType({})
+    text: str = ""
+    name: str = ""
+
+
+NONE: Final = Layer()
+
+
 class Loaded(Origins, frozen=True, kw_only=True):
-    """A configuration and where each of its keys comes from."""
+    """A configuration and where each of its keys comes from. `layer`: what was defined at run time; `content` with its
+    origins: what was there before that; `shadowed`: what of the layer does not count, in words."""
 
     configuration: Configuration
+    content: Mapping[str, Any] = MappingProxyType({})
+    content_origins: Mapping[Path, str] = MappingProxyType({})
+    layer: Layer = NONE
+    shadowed: tuple[str, ...] = ()
 
 
 def spelled(path: Path) -> str:

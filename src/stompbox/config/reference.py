@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct, UnsetType
 
+from stompbox.config.cluster import ClusterTable
 from stompbox.config.configuration import Configuration
 from stompbox.config.fields import Field, Word, fields_of, words
 from stompbox.config.options import DIALECTS, Dialect, ListenerOptions
@@ -28,12 +29,15 @@ from stompbox.config.tables import (
     VirtualHostTable,
     WildcardTable,
 )
+from stompbox.config.tracing import TracingTable
 
 TABLES: Final[dict[str, type[Struct]]] = {
     "top-level": Configuration,
     "listener": ListenerTable,
     "listener-options": ListenerOptions,
     "admin": AdminTable,
+    "cluster": ClusterTable,
+    "tracing": TracingTable,
     "wildcard-addresses": WildcardTable,
     "user": UserTable,
     "permission": PermissionTable,

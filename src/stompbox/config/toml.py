@@ -22,13 +22,15 @@ def read(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
     """(content, line of each key). `name` is the file's, for errors. Raises ConfigError."""
     try:
         content = tomllib.loads(text)
+        return content, Scanner(text).lines()
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             "config-syntax", _where_and_what(str(error), text, name) + _of_another_broker(text)
         ) from None
     except RecursionError:
         raise ConfigError("config-syntax", f"{name}: not TOML: nested too deeply") from None
-    return content, Scanner(text).lines()
+    except ValueError as error:  # a number of thousands of digits
+        raise ConfigError("config-syntax", f"{name}: not TOML: {error}") from None
 
 
 def _where_and_what(problem: str, text: str, name: str) -> str:
@@ -42,7 +44,10 @@ def _where_and_what(problem: str, text: str, name: str) -> str:
 def _of_another_broker(text: str) -> str:
     """Where it stands what to write instead of the configuration of another broker; "" for what is none."""
     if text.lstrip("\ufeff \t\r\n").startswith("<"):
-        return "; it is XML, as Artemis's broker.xml: docs/configuration.md says key by key what to write for it (From a broker.xml)"
+        return (
+            "; it is XML, as Artemis's broker.xml: `stompbox import artemis` (or `activemq`) makes TOML of it, and docs/configuration.md "
+            "says key by key what to write for it (From a broker.xml)"
+        )
     if search(r"(?m)^[ \t]*imq\.", text):
         return "; they are properties of OpenMQ: docs/configuration.md says key by key what to write for them (From OpenMQ's properties)"
     return ""

@@ -33,7 +33,7 @@ from stompbox.selectors.nodes import (
 from stompbox.selectors.refusal import FUNCTION, LIMIT, NUMBER, SYNTAX, TYPE, XPATH, refusal
 from stompbox.selectors.steps import STEP, Steps, result
 from stompbox.selectors.tokens import Token, TokenKind
-from stompbox.selectors.xpath import XPathFault, compile_xpath
+from stompbox.selectors.xpath import XPathFault, compiling_xpath
 
 OPEN, OR, AND, NOT, EQUALITY, ORDER, SUM, PRODUCT, SIGN = range(9)
 BINARY = {
@@ -85,6 +85,8 @@ class _Parser:
         self._depth = 0
         # tokens within XPATHs and parts of LIKEs, beyond one for each, which its text is
         self._inner_terms = 0
+        self._outer_terms = sum([token.kind in _TERMS for token in tokens])
+        self._xpath: tuple[Token, Token] | None = None  # that was found, and is still to be read
         self._operands: list[Node] = []
         self._pending: list[Pending] = []
 
@@ -95,6 +97,8 @@ class _Parser:
                 yield
                 stop = self._at + STEP
             self._read_operand()
+            if self._xpath is not None:
+                yield from self._reading_xpath(*self._xpath)
             while not self._read_operator():
                 pass
             if self._token.kind is TokenKind.END:
@@ -243,11 +247,16 @@ class _Parser:
 
     def _body_test(self, word: Token) -> BodyTest:
         text = self._text("an expression in single quotes")
+        if word.word == "XPATH":
+            self._xpath = word, text
+        return BodyTest(word.position, None)
+
+    def _reading_xpath(self, word: Token, text: Token) -> Steps[None]:
+        """Puts the XPATH that was found last in the place that is kept for it."""
+        self._xpath = None
         expression = str(text.value)
-        if word.word == "XQUERY":
-            return BodyTest(word.position, None)
         try:
-            xpath = compile_xpath(expression, max(0, self._terms_left()))
+            xpath = yield from compiling_xpath(expression, max(0, self._terms_left()))
         except XPathFault as fault:
             # A quote within the expression was doubled in the selector.
             position = text.position + 1 + fault.offset + expression.count("'", 0, fault.offset)
@@ -255,13 +264,11 @@ class _Parser:
                 raise self._too_many(position, "one token of XPATH more") from None
             raise refusal(XPATH, position, fault.found, f"{fault.expected} (XPath)") from None
         self._inner_terms += xpath.tokens - 1
-        return BodyTest(word.position, xpath)
+        self._operands[-1] = BodyTest(word.position, xpath)
 
     def _terms_left(self) -> int:
         """Tokens that one XPATH more may have, its text being counted already."""
-        return (
-            self._limits.terms + 1 - sum([token.kind in _TERMS for token in self._tokens]) - self._inner_terms
-        )
+        return self._limits.terms + 1 - self._outer_terms - self._inner_terms
 
     def _too_many(self, position: int, found: str) -> SelectorError:
         what = "names, literals, tokens of XPATH, parts of LIKE with a _ inside, and what patterns are worth"

@@ -15,7 +15,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mypy_extensions import mypyc_attr
 
 from stompbox.broker.addresses import limits
 from stompbox.broker.addresses.address import Address
@@ -25,9 +27,10 @@ from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.recovery import DOUBTS, identified, note_doubts, recover
 from stompbox.broker.subscriptions.staging import Sinks
-from stompbox.config import Configuration
+from stompbox.config import AddressSettingsTable, Configuration
+from stompbox.config.matching import Wildcards
 from stompbox.errors import IllegalFrame, Refused, StoreError
-from stompbox.incarnations import ID_OCTETS
+from stompbox.incarnations import ID_OCTETS, NewId
 from stompbox.server import limiting, notifications
 from stompbox.server.clients import Clients
 from stompbox.server.committer import Committer
@@ -52,12 +55,13 @@ from stompbox.server.turns import Turns
 from stompbox.store.base import REFUSALS, Commit, Store
 
 if TYPE_CHECKING:
-    from stompbox.config import Listener
+    from stompbox.config import Listener, Loaded
     from stompbox.server.requests.progress import Progress
     from stompbox.server.seam import ClientConnection, Transport
 
 log = logging.getLogger("stompbox")
 
+EPOCH = ("broker", "epoch")  # of the store's entries: how often a broker has opened it
 # octets that were read, after which what came of them goes out before the next socket is read
 AT_ONCE = 16 << 10
 # write, acknowledge what the system took, hand out more: so often before other connections get their turn
@@ -66,26 +70,77 @@ AGAIN = 1.0  # seconds until a commit is tried again that half of a transaction 
 PORTION = 64  # slow consumers that are dealt with in one turn of the loop
 
 
+class Readings(Protocol):
+    """What was read of the configuration (readings.py)."""
+
+    def again(self) -> Configuration:
+        """Reads it once more. Raises ConfigError."""
+
+    def counting(self) -> Loaded | None:
+        """What the broker obeys now, with where each key comes from."""
+
+    def require(self) -> Loaded:
+        """Says what `counting` says, and raises Refused where nobody has read it."""
+
+    def take(self, loaded: Loaded) -> None:
+        """Another one may count soon."""
+
+
+class Tracing(Protocol):
+    """What a broker is made with that makes spans of OpenTelemetry (tracing.py)."""
+
+    spans: Any  # how many there were: what the metrics say
+
+    def engine(
+        self,
+        settings: AddressSettingsTable,
+        *,
+        wildcards: Wildcards,
+        epoch: int,
+        is_durable: bool,
+        new_id: NewId,
+    ) -> Engine: ...
+
+    def deliveries(self, broker: Any) -> Deliveries: ...
+
+    def close(self) -> None:
+        """Lets the last spans go out; blocks."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)  # View, of a node that follows
 class Broker(Clients):
     """All that belongs to one broker but its listeners."""
 
     clock: Callable[[], float] = staticmethod(time.time)  # seconds since the epoch
     has_failed = False  # by a fault of its own (faults.py): nothing more happens
+    cluster: object | None = (
+        None  # the node (cluster/node.py) that this broker is the leader of, if there is a cluster
+    )
+    is_view = False  # of a node that follows: it answers, and changes nothing (cluster/view.py)
     _ending: asyncio.Task[None] | None = None  # once it was told to stop
     _served = 0  # connections that waited for the last commit
 
     def __init__(
-        self, configuration: Configuration, store: Store, loop: asyncio.AbstractEventLoop, *, is_durable: bool
+        self,
+        configuration: Configuration,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        is_durable: bool,
+        owes_first: bool = False,
     ) -> None:
+        """Recovers what the store has. `owes_first`: its first commit may take long, so the committer's thread stores it, and nobody may be
+        accepted before it has (`begun`). Raises StoreError."""
         super().__init__(configuration)
         self.loop = loop
         self.started = self.now()
         recovered = store.recover()
-        epoch = int.from_bytes(recovered.entries.pop(("broker", "epoch"), b"\0"))
+        epoch = int.from_bytes(recovered.entries.pop(EPOCH, b"\0"))
         new_id = partial(secrets.token_hex, ID_OCTETS)
         unsaid = identified(recovered, new_id)
         settings, wildcards = configuration.settings_of(), configuration.wildcards()
-        self.engine = Engine(
+        self.tracing = _tracing_of(configuration)
+        self.engine: Engine = (self.tracing.engine if self.tracing is not None else Engine)(
             settings, wildcards=wildcards, epoch=epoch + 1, is_durable=is_durable, new_id=new_id
         )
         self.set_time()
@@ -95,12 +150,15 @@ class Broker(Clients):
         recover(self.engine, recovered)
         limits.measure(self.engine, store.sizes)
         outline_retention(self.engine, store.outline)
-        refusal = self._begin(
-            store, Commit(entries={**unsaid, ("broker", "epoch"): (epoch + 1).to_bytes(4), DOUBTS: None})
-        )
+        first = Commit(entries={**unsaid, EPOCH: (epoch + 1).to_bytes(4), DOUBTS: None})
+        refusal = None
+        if owes_first:
+            self.engine.commits.owe(first)
+        else:
+            refusal = self._begin(store, first)
         self.faults = Faults(self, Path(configuration.data) if is_durable else None)
         self.turns = Turns(self, configuration)
-        self.deliveries, self.releases = Deliveries(self), Releases(self)
+        self.deliveries, self.releases = _deliveries_of(self), Releases(self)
         self.committer = Committer(store, loop, self._committed, self.faults.stop)
         self.sinks, self.publications = Sinks(self.engine, recovered.entries), Publications(self)
         schedules.attend(self)
@@ -108,14 +166,7 @@ class Broker(Clients):
         self.waiting: dict[ClientConnection, None] = {}  # those with receipts that a commit must come before
         self.pressure = Pressure(self)
         self.losses, self.refusals = Losses(self), Refusals(self)
-        self.counting = (
-            Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
-        )
-        self.progress: Progress | None = None  # of pipelines, once one has told of itself
-        self.timeouts = Timeouts(self, configuration.transaction_timeout)
-        self.disk = Disk(self, Path(configuration.data) if is_durable else None)
-        self.frames = FrameLogs(self)
-        self.ledger = Ledger(self, configuration.max_client_memory)
+        self._watch(configuration, is_durable=is_durable)
         self.sequence = 1  # of the commit that is being gathered
         self.is_wanted = False  # somebody waits for it
         self.is_draining = False  # it will stop when its clients have finished
@@ -130,16 +181,25 @@ class Broker(Clients):
             self.disk.failed(refusal)
         self._make(configuration)
 
+    def _watch(self, configuration: Configuration, *, is_durable: bool) -> None:
+        """What looks after clients and the disk."""
+        # the one that is going on, and who waits for it (reloading.py)
+        self.reloads: deque[Any] = deque()
+        self.readings: Readings | None = None  # where the configuration was read for this broker
+        self.progress: Progress | None = None  # of pipelines, once one has told of itself
+        self.timeouts = Timeouts(self, configuration.transaction_timeout)
+        self.disk: Disk = Disk(self, Path(configuration.data) if is_durable else None)
+        self.frames = FrameLogs(self)
+        self.ledger = Ledger(self, configuration.max_client_memory)
+        self.counting = (
+            Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
+        )
+
     def _make(self, configuration: Configuration) -> None:
         configure(self.engine, configuration.addresses, configuration.diverts)
         for host in configuration.virtual_hosts:
             configure(self.engine, *configuration.made_of(host))
         limit_sinks(self.sinks, configuration)
-        # the one that is going on, and who waits for it (reloading.py)
-        self.reloads: deque[Any] = deque()
-        self.read_configuration: Callable[[], Configuration] | None = (
-            None  # once more, as it was at the start
-        )
         self.publications.resume()
         self.engine.notifications.address = configuration.management_notification_address or ""
 
@@ -153,6 +213,13 @@ class Broker(Clients):
             self.engine.commits.owe(first)
             return error
         return None
+
+    async def begun(self) -> None:
+        """Returns when its first commit is in the store. Raises StoreError where it is refused."""
+        waiter: asyncio.Future[None] = self.loop.create_future()
+        self.when_durable(waiter)
+        self.flush_soon()
+        await waiter
 
     def now(self) -> int:
         """The time of the broker's clock, ms since the epoch."""
@@ -200,7 +267,7 @@ class Broker(Clients):
         if engine.commits.is_awaited:
             self.is_wanted = True
         if not (self.committer.is_busy or self.disk.is_waiting or self.is_stopping) and (
-            self.is_wanted or engine.is_dirty
+            self.is_wanted or (self._commit_timer is None and engine.is_dirty)
         ):
             self._commit_when_due(is_turn_over=is_turn_over)
         deadline = engine.next_deadline()
@@ -214,7 +281,10 @@ class Broker(Clients):
         for found in slow:
             connection: Connection = found.consumer.owner
             log.warning(
-                "%s: %s (slow-consumer)", connection.name, found.text, extra={"code": "slow-consumer"}
+                "%s: %s (slow-consumer)",
+                connection.name,
+                found.text,
+                extra={"code": "slow-consumer", **connection.marks},
             )
             notifications.slow(connection, found.consumer, found.text)
             if found.is_to_end and not connection.is_ended:
@@ -271,6 +341,11 @@ class Broker(Clients):
 
     # Commits
 
+    @property
+    def is_unsaved(self) -> bool:
+        """Something that was done is not known to be on disk: its commit is to come, or under way."""
+        return self.engine.is_durable and (self.engine.is_dirty or self.committer.is_busy)
+
     def want_commit(self, connection: Connection) -> int:
         """Somebody waits for what was done just now: the sequence of the commit that will have it."""
         self.is_wanted = True
@@ -323,10 +398,11 @@ class Broker(Clients):
             self._commit_timer = None
         self.is_wanted = False
         commit = self.engine.take_commit()
-        if self.disk.failure is not None:
+        is_probe = self.disk.is_probed
+        if is_probe:
             commit.is_loose = False  # it is to show whether the disk keeps again what it is given
         sequence, self.sequence = self.sequence, self.sequence + 1
-        if commit or self.disk.failure is not None:
+        if commit or is_probe:
             self.committer.submit(commit or self.disk.probe())
         else:  # all of it was consumed already
             self.engine.committed()
@@ -387,6 +463,12 @@ class Broker(Clients):
         """Nothing new goes out from now on; what is out may be answered (stopping.py)."""
         self.is_draining = True
 
+    async def catch_up(self, address: str = "", offset: int = 0) -> None:
+        """What is confirmed is here. A node that follows has to look (cluster/view.py)."""
+
+    def standing(self) -> dict[str, str]:
+        return {}
+
     async def stop(self) -> None:
         """Ends connections, writes what is not yet written, closes the store. After a fault nothing of that.
 
@@ -406,7 +488,14 @@ class Broker(Clients):
             self.disk.close()
             for task in list(self.tasks):
                 task.cancel()
+            for timer in (self._tick_timer, self._commit_timer):
+                if timer is not None:
+                    timer.cancel()
+            for connection in list(self.connections):
+                connection.stop_beating()
             self.committer.abandon()
+        if self.tracing is not None:
+            await self.loop.run_in_executor(None, self.tracing.close)
 
     async def _end(self) -> None:
         for connection in list(self.connections):
@@ -442,3 +531,16 @@ class Broker(Clients):
 
     def __repr__(self) -> str:
         return f"<Broker connections={len(self.connections)} commit={self.sequence} {self.engine!r}>"
+
+
+def _tracing_of(configuration: Configuration) -> Tracing | None:
+    """What makes the spans of a broker; one without them loads nothing of OpenTelemetry. Raises ConfigError where none could go out."""
+    if not configuration.tracing.enabled:
+        return None
+    from stompbox.server.tracing import tracing_of
+
+    return tracing_of(configuration)
+
+
+def _deliveries_of(broker: Broker) -> Deliveries:
+    return Deliveries(broker) if broker.tracing is None else broker.tracing.deliveries(broker)

@@ -10,6 +10,8 @@ from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.engine import Engine
 from stompbox.config import Configuration, ListenerOptions
@@ -18,6 +20,7 @@ from stompbox.security import Users
 from stompbox.selectors import SelectorCache
 from stompbox.server.addressing.naming import Names
 from stompbox.server.addressing.transforming import Transform, load_transform
+from stompbox.server.closings import Closings
 from stompbox.server.configuring import permissions_of
 from stompbox.server.hosts import Hosts
 from stompbox.server.logins import Login
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from stompbox.server.session.connection import Connection
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # as Broker
 class Clients:
     """Who is connected to one broker."""
 
@@ -49,6 +53,7 @@ class Clients:
         self.fronts: list[Front] = []  # processes that have the sockets, if there are any (fronts/)
         self.of_listener: Counter[str] = Counter()  # connections, logged in or not, by what it listens on
         self.of_user: Counter[str] = Counter()  # connections that are logged in
+        self.closings = Closings()  # why connections ended that are gone
         self.errors: Counter[str] = Counter()  # refused frames and closed connections, by code
         self.readers: dict[tuple[str, int, int], Reader] = {}
         self.selectors = SelectorCache(configuration.max_selector_cache_memory)
@@ -57,6 +62,11 @@ class Clients:
         self._names: dict[tuple[ListenerOptions, str], Names] = {}
         self._transforms: dict[str, Transform] = {}
         self._next_session = 1
+
+    @property
+    def all_acceptors(self) -> list[Acceptor]:
+        """All at which clients of this process come in."""
+        return self.acceptors
 
     def new_session(self) -> int:
         self._next_session += 1

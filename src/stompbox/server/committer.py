@@ -18,7 +18,8 @@ from typing import TypeVar
 
 from stompbox.errors import Refused, StoreError
 from stompbox.message import Run
-from stompbox.store.base import Commit, Store, StoredChunk
+from stompbox.server.latency import Latency
+from stompbox.store.base import DEPOSED, Commit, Store, StoredChunk
 from stompbox.store.chunks import decode, large_size, with_bodies
 
 log = logging.getLogger("stompbox.store")
@@ -27,7 +28,7 @@ IDLE = 1.0  # seconds without a commit after which the store gets time for its h
 BREATH = 0.005  # seconds between two portions of it
 
 # codes: what broker and store know is not the same any more
-DISAGREES = frozenset(("log-exists", "no-such-log", "store-closed"))
+DISAGREES = frozenset(("log-exists", "no-such-log", "store-closed")) | DEPOSED
 
 T = TypeVar("T")
 Done = Callable[[Commit, StoreError | None], None]
@@ -45,10 +46,12 @@ class Committer:
         self.done = done
         self.is_busy = False
         self.is_halted = False
+        self.since = 0.0  # by the loop's clock: when the commit was submitted that it is busy with
         self._on_fault = failed
         self.applied = 0  # commits that are in the store,
         self.failed = 0  # and those that it refused
         self.seconds = 0.0  # that they all took
+        self.latency = Latency()  # of each
         self._jobs: queue.SimpleQueue[Commit | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._work, name="stompbox-committer", daemon=True)
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="stompbox-reader")
@@ -58,6 +61,7 @@ class Committer:
         if self.is_halted:
             return
         self.is_busy = True
+        self.since = self.loop.time()
         self._jobs.put(commit)
 
     @property
@@ -74,6 +78,11 @@ class Committer:
         self.halt()
         self._jobs.put(None)
         self._readers.shutdown(wait=False, cancel_futures=True)
+
+    def bury(self) -> None:
+        """After `abandon`: waits until the threads are at nothing any more, so that the store can be closed."""
+        self._writer.join()
+        self._readers.shutdown()
 
     async def read(self, log_id: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
         return await self.loop.run_in_executor(self._readers, self.store.read, log_id, start, stop, max_bytes)
@@ -181,7 +190,9 @@ class Committer:
             wait = IDLE
             begun = perf_counter()
             error = self._apply(commit)
-            self.seconds += perf_counter() - begun
+            took = perf_counter() - begun
+            self.seconds += took
+            self.latency.add(took * 1000)
             if error is None:
                 self.applied += 1
             else:

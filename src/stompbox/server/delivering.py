@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.consumer import AckMode, Consumer, Output
@@ -18,6 +18,7 @@ from stompbox.errors import StompboxError
 from stompbox.message import Run
 from stompbox.server.addressing.transforming import Transform, outward
 from stompbox.server.faults import told
+from stompbox.server.latency import Latency
 from stompbox.server.outgoing import Stream, Whole
 from stompbox.server.pressure import UNREAD
 from stompbox.stomp.encode import messages, opening
@@ -30,7 +31,15 @@ log = logging.getLogger("stompbox")
 
 SUBSCRIPTIONS: Final = 16  # that are encoded before anything is written, and the clock is looked at
 OCTETS: Final = 64 << 10  # of one connection, after which it is the same
+_AUTO: Final = AckMode.AUTO
 OUTPUTS: Final = 256  # runs, after which it is the same: each may have a head that nobody has encoded yet
+
+
+class Holding(Protocol):
+    """What keeps messages from going out for a while."""
+
+    def hold_back(self, consumer: Consumer) -> list[Output]:
+        """Takes what may not go yet out of its outbox, and all that is behind it."""
 
 
 class Deliveries:
@@ -41,6 +50,8 @@ class Deliveries:
         self.engine = broker.engine
         self.waiting: deque[Consumer] = deque()  # have something, and there was no time for it
         self._is_planned = False
+        self.suspension: Holding | None = None  # of a node of a cluster whose log is away
+        self.latency = Latency()  # from when the broker has a message until it goes out
 
     def write(self) -> bool:
         """What the engine has put out since the last time. False: the turn is over before all of it has gone."""
@@ -83,7 +94,7 @@ class Deliveries:
 
     def _write_some(self, consumers: list[Consumer]) -> int:
         """How many of them were encoded and written."""
-        counting = self.broker.counting
+        holding = self.suspension or self.broker.counting
         written: dict[Connection, None] = {}
         done = outputs = 0
         for consumer in consumers:
@@ -95,7 +106,7 @@ class Deliveries:
             if connection.unread.is_much:
                 connection.unread.waiting[consumer] = None
                 continue
-            held = counting.hold_back(consumer) if counting is not None else None
+            held = holding.hold_back(consumer) if holding is not None else None
             outputs += self._encode(consumer, connection)
             if held:
                 consumer.outbox += held
@@ -130,7 +141,7 @@ class Deliveries:
         del consumer.outbox[:done]
         if consumer.outbox:  # in the next round, if the system takes what there is
             self.engine.touch(consumer)
-        if consumer.ack is AckMode.AUTO:
+        if consumer.ack is _AUTO:
             connection.unflushed[consumer] = None
         return done
 
@@ -147,6 +158,7 @@ class Deliveries:
             extra=extra,
         )
         self.engine.counters["delivered"] += stop - first
+        self.latency.deliver(output, self.engine.now, stop - first)
         return data
 
     def _encode_singly(self, consumer: Consumer, output: Output, connection: Connection) -> None:
@@ -172,6 +184,7 @@ class Deliveries:
                 Stream(head, run.large(index), self._on_gone(consumer, output, run.first + index))
             )
             self.engine.counters["delivered"] += 1
+            self.latency.deliver(output, self.engine.now, 1)
 
     def _on_gone(self, consumer: Consumer, output: Output, offset: int) -> Callable[[], None] | None:
         """What is done about a large message that is gone before it is written, to a reader who holds nothing up."""
@@ -199,7 +212,7 @@ class Deliveries:
                 connection.out.append(self._transformed(consumer, transform, output, output.run, offset))
                 if consumer.is_closed:
                     return len(outbox)
-        if consumer.ack is AckMode.AUTO:
+        if consumer.ack is _AUTO:
             connection.unflushed[consumer] = None
         return len(outbox)
 
@@ -216,6 +229,7 @@ class Deliveries:
             connection.refuse(error)
             return b""
         self.engine.counters["delivered"] += 1
+        self.latency.deliver(output, self.engine.now, 1)
         return messages(output.binding.head, run, 0, 1, redelivered=output.is_redelivered, extra=extra)
 
     def _transformed_whole(

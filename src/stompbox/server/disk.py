@@ -38,6 +38,8 @@ class Disk:
         self.broker = broker
         self.folder = folder
         self.failure: StoreError | None = None
+        self.outage: Trouble | None = None  # somebody else says that nothing can be stored,
+        self.doubt: Trouble | None = None  # or that it may be so, which the next commit will show
         self.shortage = ""  # what there is too little of; empty: enough
         self.is_waiting = False  # for the time at which a commit is tried again
         self._delay = RETRY_FIRST
@@ -49,7 +51,12 @@ class Disk:
 
     @property
     def is_good(self) -> bool:
-        return self.failure is None and not self.shortage
+        return self.failure is None and self.outage is None and self.doubt is None and not self.shortage
+
+    @property
+    def is_probed(self) -> bool:
+        """The next commit is to show whether one works, and there has to be one."""
+        return self.failure is not None or self.doubt is not None
 
     # Space
 
@@ -114,6 +121,12 @@ class Disk:
         log.warning("messages are stored again, after %.1f s", self.broker.loop.time() - self._failed_at)
         self._tell()
 
+    def suspend(self, outage: Trouble | None) -> None:
+        """What must be stored is refused for another reason than the disk's, or for none any more."""
+        if (self.outage is None) is not (outage is None):
+            self.outage = outage
+            self._tell()
+
     def try_now(self) -> None:
         """Somebody knows that it works again: no commit waits for its time."""
         if self.is_waiting and self._retry is not None:
@@ -131,7 +144,9 @@ class Disk:
     def _tell(self) -> None:
         """The engine refuses what could not be stored; those who wait may go on when it is good again."""
         broker = self.broker
-        if self.failure is not None:
+        if self.outage is not None:
+            broker.engine.trouble = self.outage
+        elif self.failure is not None:
             broker.engine.trouble = Trouble(
                 self.failure.code, f"the broker cannot store messages now ({self.failure.code})"
             )

@@ -24,7 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from stompbox.errors import BrokerFault
+from stompbox.errors import BrokerFault, StompboxError, StoreError
+from stompbox.store.base import DEPOSED
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.queue import Queue
@@ -59,8 +60,10 @@ class Faults:
         if self.last is not None:
             log.error("and while it stops, %s: %s", doing, told(error), exc_info=error)
             return
-        self.broker.has_failed = True
-        self.broker.committer.halt()
+        if isinstance(error, StoreError) and error.code in DEPOSED:
+            self.depose(error)
+            return
+        self._halt()
         queue = queue_in(error.__traceback__, self.broker.engine.queues)
         where = f", at queue {queue.name[:200]!r}" if queue is not None else ""
         text = f"stopped by a fault of its own, while {doing}{where}: {told(error)}"
@@ -68,6 +71,21 @@ class Faults:
         said = "%s (%s). What is confirmed is in the store, nothing else will be"
         log.critical(said, text, STOPPED, exc_info=error, extra={"code": STOPPED})
         self._note(queue)
+        self._end()
+
+    def depose(self, error: StompboxError) -> None:
+        """This node leads its cluster no more: all ends as after a fault, nothing more is stored or said, and nobody is at fault."""
+        if self.last is None:
+            self._halt()
+            self.last = BrokerFault(error.code, error.message)
+            log.warning("leads no more: %s (%s)", error.message, error.code, extra={"code": error.code})
+            self._end()
+
+    def _halt(self) -> None:
+        self.broker.has_failed = True
+        self.broker.committer.halt()
+
+    def _end(self) -> None:
         for socket in list(self.broker.sockets):
             socket.abort()
         if self.on_stop is not None:

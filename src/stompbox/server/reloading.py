@@ -6,20 +6,20 @@ users are gone, and its sockets are still open to everybody) would be what nobod
 Users, permissions, virtual hosts and limits change at once, for connections that are there as well: what is no longer allowed ends
 (revoking.py), one connection after the other. Then the addresses that are there obey the new settings and diverts, one after the other
 (broker/addresses/configuration.py), and those of the file are made; the log says so when all is done. A SIGHUP that comes meanwhile
-has its turn then.
+has its turn then, and so has what an operator changes at run time (definitions.py), which is prepared when its turn has come.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from stompbox.config import Configuration, needs_restart
-from stompbox.errors import ConfigError
+from stompbox.errors import ConfigError, Refused, StompboxError
 from stompbox.security import Users
 from stompbox.server import configuring, systemd
 from stompbox.server.hosts import Hosts
@@ -34,54 +34,98 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox")
 
-WAITING: Final = 2  # the one that is going on, and one that reads what has changed since
+CHANGES: Final = 100  # that wait for their turn
 STAYING: Final = 100  # lines about what stays although the file has it no more
 
 Read = Callable[[], Configuration]
 """Raises ConfigError where the file cannot be read, or is wrong."""
 
 
-Teller = Callable[[ConfigError | None], object]
+Prepare = Callable[[], Coroutine[object, object, Configuration]]
+"""Makes another configuration of the one that counts, and keeps what has to be kept of it. Raises StompboxError where it cannot be."""
+
+
+Teller = Callable[[StompboxError | None], object]
 """Is told how it ended: None, or why nothing has changed."""
 
 
-@dataclass(frozen=True, slots=True)
 class Reload:
     """One that is going on, or waits for its turn."""
 
-    read: Read
-    tellers: list[Teller]
+    def __init__(self, read: Read | Prepare, *, is_change: bool) -> None:
+        self.read = read
+        self.is_change = is_change
+        self.tellers: list[Teller] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, loop: asyncio.AbstractEventLoop, work: Coroutine[object, object, None]) -> None:
+        self._task = loop.create_task(work)
 
 
 def reload(broker: Broker, read: Read, tell: Teller | None = None) -> None:
     """Reads and takes it; where another one is going on still, when that is done. One that waits will read what is there then."""
     systemd.reloading()
-    if len(broker.reloads) < WAITING:
-        broker.reloads.append(Reload(read, []))
+    waits = len(broker.reloads) > 1 and not broker.reloads[-1].is_change
+    _enter(broker, broker.reloads[-1] if waits else Reload(read, is_change=False), tell)
+
+
+def change(broker: Broker, prepare: Prepare, tell: Teller) -> None:
+    """Takes a change, when its turn has come. Raises Refused where too many wait."""
+    if sum([one.is_change for one in broker.reloads]) >= CHANGES:
+        raise Refused("too-many-changes", f"{CHANGES} changes of the configuration wait already")
+    _enter(broker, Reload(prepare, is_change=True), tell)
+
+
+def _enter(broker: Broker, one: Reload, tell: Teller | None) -> None:
     if tell is not None:
-        broker.reloads[-1].tellers.append(tell)
+        one.tellers.append(tell)
+    if one in broker.reloads:
+        return
+    broker.reloads.append(one)
     if len(broker.reloads) == 1:
         _begin(broker)
 
 
 def _begin(broker: Broker) -> None:
-    while broker.reloads:
-        try:
-            found = _read(broker, broker.reloads[0].read)
-        except ConfigError as error:
-            log.error("%s. Everything stays as it was", error.message, extra={"code": error.code})
-            _tell(broker.reloads.popleft(), error)
-            continue
-        stays: list[str] = []
-        broker.turns.run(taking(broker, found, stays), partial(_done, broker, stays))
-        broker.flush()
+    """The first one that waits."""
+    first: Reload = broker.reloads[0]
+    if first.is_change:
+        first.begin(broker.loop, _changing(broker, cast(Prepare, first.read)))
         return
-    systemd.ready("the configuration was not read again; the log says why")
+    try:
+        found = _read(broker, cast(Read, first.read))
+    except ConfigError as error:
+        log.error("%s. Everything stays as it was", error.message, extra={"code": error.code})
+        _ended(broker, error)
+    else:
+        _take(broker, found)
 
 
-def _tell(reload: Reload, error: ConfigError | None) -> None:
-    for tell in reload.tellers:
+async def _changing(broker: Broker, prepare: Prepare) -> None:
+    try:
+        found = await prepare()
+    except StompboxError as error:  # who has asked for it says it
+        _ended(broker, error)
+    else:
+        _take(broker, found)
+
+
+def _take(broker: Broker, found: Configuration) -> None:
+    stays: list[str] = []
+    broker.turns.run(taking(broker, found, stays), partial(_taken, broker, stays))
+    broker.flush()
+
+
+def _ended(broker: Broker, error: StompboxError | None) -> None:
+    """The first one is done. Who waits has his turn."""
+    for tell in broker.reloads.popleft().tellers:
         tell(error)
+    if broker.reloads:
+        broker.loop.call_soon(_begin, broker)
+    elif error is None:
+        systemd.ready("the configuration was read again")
+    else:
+        systemd.ready("the configuration was not read again; the log says why")
 
 
 def _read(broker: Broker, read: Read) -> Configuration:
@@ -104,15 +148,27 @@ def _read(broker: Broker, read: Read) -> Configuration:
     return found
 
 
+def _taken(broker: Broker, stays: list[str]) -> None:
+    if broker.fronts:
+        broker.spawn(_by_fronts(broker, stays))
+    else:
+        _done(broker, stays)
+
+
+async def _by_fronts(broker: Broker, stays: list[str]) -> None:
+    """Who connects after this finds the new settings at each front."""
+    await asyncio.gather(*[front.obeyed() for front in broker.fronts])
+    _done(broker, stays)
+
+
 def _done(broker: Broker, stays: list[str]) -> None:
     for line in stays[:STAYING]:
         log.warning("%s", line)
-    log.warning("the configuration was read again")
-    _tell(broker.reloads.popleft(), None)
-    if broker.reloads:
-        broker.loop.call_soon(_begin, broker)
+    if broker.reloads[0].is_change:
+        log.info("what is defined at run time has changed")
     else:
-        systemd.ready("the configuration was read again")
+        log.warning("the configuration was read again")
+    _ended(broker, None)
 
 
 def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> Iterator[None]:

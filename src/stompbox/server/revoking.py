@@ -100,7 +100,7 @@ def require_still(connection: ClientConnection, transaction: Transaction) -> Non
     """Raises Refused when rights have changed since it began, and one that it needs is gone."""
     if transaction not in connection.doubtful:
         return
-    for address, _ in transaction.sends:
+    for address in dict.fromkeys([address for address, _ in transaction.sends]):
         _require(connection, Right.SEND, address.name, owner=address.owner)
     for consumer, sent in transaction.answered:
         for used in {binding.queue.address for binding, _ in sent}:

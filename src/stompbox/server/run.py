@@ -19,7 +19,8 @@ from stompbox.errors import ConfigError
 from stompbox.server import systemd
 from stompbox.server.broker import Broker
 from stompbox.server.faults import told
-from stompbox.server.reloading import Read, reload
+from stompbox.server.readings import Readings
+from stompbox.server.reloading import reload
 from stompbox.server.stopping import drain
 from stompbox.server.transport.tcp import listen
 from stompbox.server.trimming import trimming
@@ -45,10 +46,10 @@ def open_store(configuration: Configuration, *, accepts_loss: bool = False) -> S
         return MemoryStore(overflow=Overflow())
     from stompbox.store.folderstore import FolderStore
 
-    return FolderStore(Path(configuration.data), Losses(accepts_loss, _tell))
+    return FolderStore(Path(configuration.data), Losses(accepts_loss, tell))
 
 
-def _tell(code: str, text: str) -> None:
+def tell(code: str, text: str) -> None:
     """What the store found out about itself; from any thread."""
     levels = {
         "data-repaired": logging.WARNING,
@@ -77,10 +78,10 @@ async def serve(
     *,
     on_ready: Callable[[Broker, list[str]], None] | None = None,
     attach: Callable[[Broker], Attached | None] | None = None,
-    read: Read | None = None,
+    readings: Readings | None = None,
     accepts_loss: bool = False,
 ) -> None:
-    """Runs until SIGTERM or SIGINT; `read` gives the configuration once more, at each SIGHUP.
+    """Runs until SIGTERM or SIGINT; `readings` read the configuration once more, at each SIGHUP.
 
     Raises ConfigError or StoreError when it, or what is to be attached, cannot start; BrokerFault `broker-stopped` after a fault of
     its own.
@@ -96,12 +97,14 @@ async def serve(
         on_signal(loop, number, signalled)
     broker, servers, urls = await start(configuration, accepts_loss=accepts_loss)
     broker.faults.on_stop = stopped.set
+    if readings is not None:
+        readings.broker = broker
+        broker.readings = readings
     attached = await _attached(broker, servers, attach)
     if attached is not None:
         urls.append(attached.url)
-    broker.read_configuration = read
-    if read is not None and hasattr(signal, "SIGHUP"):  # not on Windows
-        on_signal(loop, signal.SIGHUP, partial(reload, broker, read))
+    if readings is not None and hasattr(signal, "SIGHUP"):  # not on Windows
+        on_signal(loop, signal.SIGHUP, partial(reload, broker, readings.again))
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -191,7 +194,7 @@ async def start(
         else:
             store.close()
         raise
-    return broker, servers, [str(door.listener) for door in broker.acceptors]
+    return broker, servers, [str(acceptor.listener) for acceptor in broker.acceptors]
 
 
 async def _fronts(broker: Broker, configuration: Configuration) -> Server:
@@ -205,8 +208,8 @@ async def _fronts(broker: Broker, configuration: Configuration) -> Server:
 
 def _refuse_more(broker: Broker, servers: Sequence[Server]) -> None:
     """Nobody else can connect. Files of sockets go while the sockets are open still: after that another broker may take the name."""
-    for door in broker.acceptors:
-        door.close()
+    for acceptor in broker.acceptors:
+        acceptor.close()
     for server in servers:
         server.close()
 

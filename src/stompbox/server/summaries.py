@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.undelivered import OTHERS, Fate, Loss
@@ -24,6 +26,9 @@ log = logging.getLogger("stompbox.connection")
 SPAN: Final = 60.0  # seconds
 
 
+NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+
+
 class Refusals:
     def __init__(self, broker: Core) -> None:
         self.broker = broker
@@ -31,8 +36,10 @@ class Refusals:
         self._said = 0
         self._ends = 0.0  # when this minute is over
 
-    def tell(self, who: str, error: StompboxError, *, closes: bool) -> bool:
-        """False: it is one of too many, and not said by itself."""
+    def tell(
+        self, who: str, error: StompboxError, *, closes: bool, about: Mapping[str, object] = NOTHING
+    ) -> bool:
+        """False: it is one of too many, and not said by itself. `about`: what a log in JSON says besides, each for itself."""
         self.broker.errors[error.code] += 1
         now = self.broker.loop.time()
         if now >= self._ends and not self.unsaid:
@@ -45,7 +52,7 @@ class Refusals:
                 error.message,
                 error.code,
                 ", closed" if closes else "",
-                extra={"code": error.code},
+                extra={"code": error.code, **about},
             )
             return True
         if not self.unsaid:

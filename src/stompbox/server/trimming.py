@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
+import mmap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -76,7 +76,7 @@ def trimming(broker: Core) -> Trimming | None:
 
 
 def _resident() -> int:
-    return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(_STATM.read_bytes().split()[1]) * mmap.PAGESIZE
 
 
 def _malloc_trim() -> Callable[[], object] | None:

@@ -21,16 +21,21 @@ from stompbox.server.transport.tls import tls_context
 def verify(loaded: Loaded) -> list[str]:
     """Warnings. Raises ConfigError with file, line and key for the first thing that a broker could not start with."""
     configuration = loaded.configuration
-    warnings = check(configuration)
+    warnings = [*check(configuration), *loaded.shadowed]
     for index, table in enumerate(configuration.listeners):
         _verify_listener(loaded, ("listener", index, "url"), table.url)
     _try(loaded, ("admin", "key-store-path"), lambda: admin_context(configuration.admin))
-    for index, user in enumerate(configuration.users):
-        _try(loaded, ("user", index, "password"), lambda user=user: Users([user]))  # type: ignore[misc]
+    verify_users(loaded)
     _verify_tables(loaded, (), configuration)
     for index, host in enumerate(configuration.virtual_hosts):
         _verify_tables(loaded, ("virtual-host", index), host)
     return warnings
+
+
+def verify_users(loaded: Loaded) -> None:
+    """Raises ConfigError for the first hash that is none."""
+    for index, user in enumerate(loaded.configuration.users):
+        _try(loaded, ("user", index, "password"), lambda user=user: Users([user]))  # type: ignore[misc]
 
 
 def _verify_listener(loaded: Loaded, path: Path, url: str) -> None:

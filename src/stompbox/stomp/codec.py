@@ -26,6 +26,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Final, Generic, Never, Protocol, TypeVar
 
 from stompbox.errors import FrameError, UsageError
@@ -124,7 +125,15 @@ class Decoder(Generic[R]):
         """Yields each frame (or run, where `runs` is set; or what large.py has) that `data` completes. Raises FrameError at the
         first fault."""
         if not self._rest:
-            return self._frames(data)
+            if self.runs is None or self._body is not None or not data:
+                return self._frames(data)
+            found = self.runs.read(data, 0)
+            if found is None:
+                return self._frames(data, looked_at=0)
+            event, position = found
+            if position == len(data):  # most reads of who sends one message at a time
+                return iter((event,))
+            return chain((event,), self._frames(data, position))
         self._rest += data
         if not self._is_worth_a_look():
             return iter(())
@@ -172,8 +181,9 @@ class Decoder(Generic[R]):
         most = min(self.limits.body, self.limits.control) if command in CONTROL_COMMANDS else self.limits.body
         return most if self.logged_in else min(most, max(0, self.limits.before_login - head))
 
-    def _frames(self, data: bytes) -> Iterator[Single | R]:
-        position, size = 0, len(data)
+    def _frames(self, data: bytes, position: int = 0, *, looked_at: int = -1) -> Iterator[Single | R]:
+        """What is in `data` from `position` on. `looked_at`: no run begins there."""
+        size = len(data)
         if self._body is not None:
             position = yield from self._go_on(self._body, data, 0)
         while position < size:
@@ -187,7 +197,8 @@ class Decoder(Generic[R]):
                     return
                 position = _after_empty(data, position)
                 continue
-            if self.runs is not None and (found := self.runs.read(data, position)) is not None:
+            runs = self.runs if position != looked_at else None
+            if runs is not None and (found := runs.read(data, position)) is not None:
                 event, position = found
                 yield event
                 continue
@@ -321,8 +332,8 @@ class Decoder(Generic[R]):
         return stop
 
 
-def faulty(error: FrameError) -> Iterator[Never]:
-    """What a decoder gives that finds a fault before anything else."""
+def faulty(error: Exception) -> Iterator[Never]:
+    """What a decoder gives that finds a fault, or has one, before anything else."""
     raise error
     yield
 

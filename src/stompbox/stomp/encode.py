@@ -59,7 +59,9 @@ def messages(
     head: Head, run: Run, start: int, stop: int, *, redelivered: bool = False, extra: bytes = b""
 ) -> bytes:
     """MESSAGE frames for the messages start .. stop-1 of a run (indices). `extra` is header lines that the broker adds."""
-    mid = _middle(run, head.version, redelivered=redelivered) + extra
+    mid = _middle(run, head.version, redelivered=redelivered)
+    if extra:
+        mid += extra
     if stop - start == 1:
         return _one(head, run, start, mid)
     pieces = []
@@ -143,20 +145,19 @@ def _middle(run: Run, version: Version, *, redelivered: bool) -> bytes:
     """The header lines between message-id (or ack) and the holes: the shape's, then redelivered and timestamp."""
     shape = run.shape
     key = (version, redelivered)
-    known: bytes | None = shape.cache.get(key)
+    known: tuple[bytes, bool] | None = shape.cache.get(key)
     if known is None:
         headers = (
             {name: value for name, value in shape.headers.items() if name != REDELIVERED}
             if shape.is_suspect
             else shape.headers
         )
-        known = encode_headers(headers, version) + (
+        lines = encode_headers(headers, version) + (
             b"redelivered:true\n" if redelivered else b"redelivered:false\n"
         )
-        shape.cache[key] = known
-    if "timestamp" in shape.headers or "timestamp" in shape.holes:
-        return known
-    return b"%btimestamp:%d\n" % (known, run.arrived)
+        known = shape.cache[key] = lines, "timestamp" in shape.headers or "timestamp" in shape.holes
+    lines, is_timed = known
+    return lines if is_timed else b"%btimestamp:%d\n" % (lines, run.arrived)
 
 
 def receipts(ids: list[bytes]) -> bytes:

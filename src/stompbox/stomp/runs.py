@@ -254,7 +254,7 @@ class Reader:
     ) -> tuple[Sends, int] | None:
         """The run that follows in the template's form, from the frame that matched on; None when a body contradicts its head."""
         if not buffer.startswith(template.opening, stop):
-            sends = _sends_of(template, ["", *match.groups()], 1)  # type: ignore[list-item]
+            sends = _one_of(template, match)
             return (sends, stop) if sends is not None else None
         if template.separator:
             return _equal_frames(buffer, position, template)
@@ -419,6 +419,20 @@ def _is_alike(known: _Raw, raw: _Raw) -> bool:
     return all(
         name == other and (value == given or not has_meaning(name.decode("utf-8", "replace")))
         for (name, value), (other, given) in zip(known, raw, strict=True)
+    )
+
+
+def _one_of(template: _Template, match: re.Match[bytes]) -> Sends | None:
+    """A run of the one frame that matched. None when its content-length is not its body's."""
+    body = match[template.body]
+    if template.length_group and len(body) != int(match[template.length_group]):
+        return None
+    return Sends(
+        template.shape,
+        [body],
+        tuple([[match[group]] for group in template.columns]) if template.columns else (),
+        [match[template.receipt]] if template.receipt else [],
+        match[template.transaction].decode() if template.transaction else None,
     )
 
 

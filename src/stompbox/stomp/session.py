@@ -31,6 +31,9 @@ class SessionState(Enum):
     ENDING = "has said DISCONNECT, or was refused"
 
 
+_OPEN: Final = SessionState.OPEN
+
+
 _FIRST: Final = ("CONNECT", "STOMP")
 
 # (state, command) -> state; what is not here is refused
@@ -108,7 +111,7 @@ class Session:
 
     def require_open(self, command: str) -> None:
         """Raises IllegalFrame for what comes in another form than frames (see the head of this file) before CONNECTED or at the end."""
-        if self.state is not SessionState.OPEN:
+        if self.state is not _OPEN:
             self._refuse(command)
 
     def _refuse(self, command: str) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from stompbox.broker.engine import PAGE_SIZE
 from stompbox.broker.queues import questions
+from stompbox.broker.queues.browsing import browse
+from stompbox.broker.subscriptions.subscribers import start
 from stompbox.config.settings import AddressSetting
-from stompbox.message import MULTICAST
+from stompbox.message import ANYCAST, MULTICAST
 from tests.broker.world import World
 
 ELEMENTS = 1500
@@ -117,3 +120,77 @@ def test_where_very_many_clients_ask_each_gets_its_answer() -> None:
         world.on_queue(world.consumer(str(number), selector=path(1), session=number), f"q{number}")
         world.send(f"q{number}", body(1))
     assert len(world.settle()) == questions.OPEN + 4
+
+
+@pytest.mark.parametrize("kind", ["memory", "log", "goes on"])
+def test_of_a_browser(kind: str) -> None:
+    world = World(portion=PORTION, page_size=20_000 if kind == "log" else PAGE_SIZE)
+    if kind != "goes on":
+        sent(world, "q", 6)
+    assert world.address("q", ANYCAST) is not None
+    consumer = world.consumer("b", selector=path(4), prefetch=-1)
+    queue = world.engine.anycast_queue(world.address("q"))
+    world.engine.work.begin()
+    browse(world.engine, queue, consumer, goes_on=kind == "goes on")
+    start(consumer)
+    if kind == "goes on":
+        assert sent(world, "q", 6) <= MOST
+    assert world.engine.work.done <= MOST
+    assert longest_turn(world) <= MOST
+    got = [one.headers.get("browser", one.body) for one in world.settle()]
+    assert got == [body(4), *(() if kind == "goes on" else ("end",))]
+    assert world.waiting_in("q")[0].body == body(0), "nothing was taken"
+
+
+def test_of_who_looks_at_a_durable_subscription_with_one() -> None:
+    world = World(portion=PORTION, page_size=20_000)
+    consumer = world.on_durable(world.consumer("d", selector=path(4)), "d", "t")
+    world.close(consumer)
+    for number in range(6):
+        world.engine.work.begin()
+        world.send_to_topic("t", body(number))
+        world.commit()
+    longest_turn(world)
+    (queue,) = next(iter(world.engine.durables.values())).queues
+    looking = world.consumer("b", prefetch=-1)
+    world.engine.work.begin()
+    browse(world.engine, queue, looking, goes_on=False)
+    start(looking)
+    assert world.engine.work.done <= MOST
+    assert longest_turn(world) <= MOST
+    assert [one.headers.get("browser", one.body) for one in world.settle()] == [body(4), "end"]
+
+
+def test_who_looks_and_goes_half_way_leaves_nothing() -> None:
+    world = World(portion=PORTION)
+    sent(world, "q", 6)
+    consumer = world.consumer("b", selector=path(4), prefetch=-1)
+    browse(world.engine, world.queue("q"), consumer, goes_on=False)
+    start(consumer)
+    world.engine.dispatch_rest(lambda: False)
+    world.close(consumer)
+    assert longest_turn(world) <= MOST
+    assert list(world.engine.queues.values()) == [world.queue("q")]
+    assert not world.engine.returning
+
+
+@pytest.mark.parametrize(("number", "expected"), [(1, [1, 7]), (2, [7])], ids=["taken", "left"])
+def test_of_retained_messages(number: int, expected: list[int]) -> None:
+    """Of very many topics; what is retained comes before what comes meanwhile."""
+    world = World(portion=PORTION)
+    for name in "abcd":
+        world.send_to_topic(name, body(1), headers={"retain": "set"})
+    text = f"{path(number)} OR {path(7)}"
+    consumer = world.consumer("c", selector=text)
+    world.engine.work.begin()
+    for name in "abcd":
+        world.on_topic(consumer, name)
+    assert world.engine.work.done <= MOST
+    world.engine.work.begin()
+    for name in "abcd":
+        world.send_to_topic(name, body(7))
+    assert world.engine.work.done <= 2 * MOST
+    assert longest_turn(world) <= 2 * MOST
+    got = world.settle()
+    for name in "abcd":
+        assert [one.body for one in got if one.queue.address.name == name] == [body(n) for n in expected]

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
+import pytest
+
+from stompbox.config.tables import AddressTable, DivertTable, QueueTable
 from stompbox.stomp.codec import encode
 from stompbox.stomp.frames import Frame
+from tests.server.turning import World
 from tests.system.plain import Plain
 
 MANY = 40  # more than it takes until frames that look alike are read in runs
@@ -52,3 +58,90 @@ def test_what_is_not_taken_from_senders_leaves_the_other_headers_where_they_are(
     assert not any(
         headers["message-id"].startswith("mine") or "dead-letter-reason" in headers for headers in found
     )
+
+
+def committed(count: int, options: Mapping[str, str]) -> int:
+    """Lines of the longest step of a COMMIT of so many messages."""
+    world = World()
+    sender = world.client()
+    sender.say(("BEGIN", {"transaction": "t"}))
+    for number in range(count):
+        sender.say(
+            ("SEND", {"destination": "/queue/q", "transaction": "t", f"h{number % 2}": "1", **options})
+        )
+    with world.steps() as steps:
+        sender.say(("COMMIT", {"transaction": "t", "receipt": "done"}))
+        world.until_idle()
+    world.turn(20)
+    assert sender.confirmed() == ["done"]
+    assert world.broker.engine.addresses["q"].anycast["q"].backlog.count == count
+    return steps.longest
+
+
+@pytest.mark.parametrize("options", [{}, {"persistent": "true"}], ids=["plain", "persistent"])
+def test_no_step_of_a_transaction_is_longer_the_more_it_sends(options: Mapping[str, str]) -> None:
+    few, many = (committed(count, options) for count in (300, 2400))
+    assert many <= 1.2 * few
+
+
+XPATHS = {
+    "divert": {
+        "diverts": (
+            DivertTable(
+                name="d", address="q", forwarding_address="r", filter="XPATH '//c = 3'", exclusive=True
+            ),
+        )
+    },
+    "filter": {
+        "addresses": (
+            AddressTable(
+                name="q",
+                queues=(
+                    QueueTable(name="q", filter="NOT XPATH '//c = 3'"),
+                    QueueTable(name="r", filter="XPATH '//c = 3'"),
+                ),
+            ),
+        )
+    },
+}
+
+
+def looked_into(settings: Mapping[str, Any], count: int, *, is_lost: bool = False) -> int:
+    """Lines of the longest step in which a read of so many messages comes to where each of them is looked into."""
+    world = World(**settings)
+    client = world.client()
+    bodies = [b"<a>" + b"<b>x</b>" * 50 + b"<c>%d</c></a>" % (number % 5) for number in range(count)]
+    octets = b"".join(
+        [
+            b"SEND\ndestination:/queue/q\nreceipt:%d\n\n%b\0" % (number, body)
+            for number, body in enumerate(bodies)
+        ]
+    )
+    with world.steps() as steps:
+        client.socket.data_received(octets)
+        if is_lost:
+            client.socket.connection_lost(None)
+        world.until_idle()
+    world.turn(20)
+    if not is_lost:
+        assert client.confirmed() == [str(number) for number in range(count)]
+    for name, are_wanted in (("q", False), ("r", True)):
+        reader = world.client()
+        where = f"/queue/{name}" if "diverts" in settings else f"/queue/q::{name}"
+        reader.say(("SUBSCRIBE", {"id": "1", "destination": where, "consumer-window-size": "-1"}))
+        world.until_idle()
+        world.turn(20)
+        assert reader.bodies() == [body for body in bodies if body.endswith(b"<c>3</c></a>") is are_wanted]
+    return steps.longest
+
+
+@pytest.mark.parametrize("kind", XPATHS)
+def test_no_step_is_longer_the_more_messages_of_a_read_are_looked_into(kind: str) -> None:
+    looked_into(XPATHS[kind], 20)  # what is imported first
+    few, many = (looked_into(XPATHS[kind], count) for count in (40, 160))
+    assert many <= 1.3 * few
+
+
+@pytest.mark.parametrize("kind", XPATHS)
+def test_who_sends_what_is_looked_into_and_goes_has_sent_all_of_it(kind: str) -> None:
+    looked_into(XPATHS[kind], 60, is_lost=True)

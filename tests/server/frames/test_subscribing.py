@@ -123,6 +123,28 @@ def test_a_durable_subscription_belongs_to_one_while_it_is_joined_and_to_nobody_
     assert queues_of(world) == WIDE
 
 
+@pytest.mark.parametrize("destination", ["/topic/wide.#", "/stream/log"])
+def test_who_comes_back_before_the_old_connection_has_left_waits_for_its_end(destination: str) -> None:
+    world = World()
+    wide(world)
+    old, new = world.client(), world.client()
+    for client in (old, new):
+        client.connection.client_id = "c"
+    wish = "SUBSCRIBE", {"id": "1", "destination": destination, "receipt": "done", **DURABLE}
+    old.say(wish)
+    world.until_idle()
+    old.say(*[("SEND", {"destination": "/topic/wide.1"}) for _ in range(50_000)])
+    assert old.connection.reading.has_left
+    old.socket.connection_lost(None)
+    assert not old.connection.is_gone
+    new.say(wish, ("SEND", {"destination": "/queue/after", "receipt": "after"}))
+    assert new.errors() == [] == new.confirmed()
+    world.until_idle()
+    assert old.connection.is_gone
+    world.turn(5)
+    assert (new.errors(), new.confirmed()) == ([], ["done", "after"])
+
+
 def test_a_durable_subscription_that_a_crash_has_left_half_made_is_made_whole() -> None:
     world = World()
     wide(world)

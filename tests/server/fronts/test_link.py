@@ -58,7 +58,9 @@ def test_no_other_errors_come_from_a_front() -> None:
     assert link.told(StoreError("store-failed", "x")).kind == "PeerError"
 
 
-@pytest.mark.parametrize("octets", [b"", b"{", b"[]", b'{"door":"x","peer":"y"}', b'{"door":1}', b"\xff"])
+@pytest.mark.parametrize(
+    "octets", [b"", b"{", b"[]", b'{"listener":"x","peer":"y"}', b'{"listener":1}', b"\xff"]
+)
 def test_what_is_none_is_refused(octets: bytes) -> None:
     with pytest.raises(LinkError):
         link.read_as(link.Arrival, octets)
@@ -73,5 +75,5 @@ def test_numbers_that_are_none_are_refused() -> None:
 
 def test_settings_are_what_they_were() -> None:
     listener = parse_listener("ssl://127.0.0.1:1?keyStorePath=x;heartBeat=1,2;webSocketPath=/a,/b")
-    settings = link.Settings("front 1", [link.Door(listener, [5, 6])], 3, "INFO")
+    settings = link.Settings("front 1", [link.Bound(listener, [5, 6])], 3, "INFO")
     assert link.settings_in(link.settled(settings)) == settings

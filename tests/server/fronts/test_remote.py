@@ -23,7 +23,7 @@ from tests.server.world import House, configured
 WITHIN = 20.0
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0"
 ARRIVES = link.packed(link.Arrival(0, "192.0.2.7"))
-OPENS = link.packed(link.Opening("192.0.2.7", "alice"))
+OPENS = link.packed(link.Opening("192.0.2.7", "alice", 50_000))
 
 
 def record(kind: int, number: int = 0, payload: bytes = b"") -> bytes:
@@ -40,8 +40,8 @@ class Wild:
         self.house = House(configured(folder))
         self.broker = self.house.broker
         self.ended: list[LinkError | None] = []
-        doors = [Acceptor(self.broker, listener) for listener in self.house.listeners]
-        self.link = FrontLink(self.broker, "front 1", doors, self.ended.append)
+        acceptors = [Acceptor(self.broker, listener) for listener in self.house.listeners]
+        self.link = FrontLink(self.broker, "front 1", acceptors, self.ended.append)
         self.records = Records(0)
         self.heard: list[tuple[int, int, bytes]] = []
 
@@ -132,6 +132,62 @@ def test_what_is_wrong_ends_the_front_and_not_the_broker(said: bytes, tmp_path: 
     played(tmp_path, work)
 
 
+def test_the_end_of_a_clients_side_waits_for_what_came_before_it(tmp_path: Path) -> None:
+    async def work(wild: Wild) -> None:
+        wild.say(OPENED + record(Kind.DATA, 1, CONNECT))
+        await wild.hear(Kind.ENTERED)
+        connection = wild.house.connection()
+        connection.reading.hold()
+        send = b"SEND\ndestination:/queue/q\npersistent:false\nreceipt:last\n\n\0"
+        wild.say(record(Kind.DATA, 1, send) + record(Kind.ENDED_ITS_SIDE, 1))
+        await wild.house.until(lambda: connection.reading.has_left, "both have come")
+        connection.reading.go_on()
+        await wild.hear(Kind.FINISH)
+        assert any(b"receipt-id:last" in said for kind, _, said in wild.heard if kind == Kind.DATA)
+
+    played(tmp_path, work)
+
+
+@pytest.mark.parametrize("is_front", [False, True])
+def test_what_waits_for_its_turn_is_obeyed_unless_its_front_is_gone(
+    tmp_path: Path, *, is_front: bool
+) -> None:
+    """By another front its client may have said more already, and that comes behind nothing any more."""
+
+    async def work(wild: Wild) -> None:
+        broker = wild.broker
+        wild.say(OPENED + record(Kind.DATA, 1, CONNECT))
+        await wild.hear(Kind.ENTERED)
+        connection = wild.house.connection()
+        connection.reading.hold()
+        wild.say(record(Kind.DATA, 1, b"SEND\ndestination:/queue/q\npersistent:false\n\n\0"))
+        await wild.house.until(lambda: connection.reading.has_left, "it has come")
+        if is_front:
+            wild.writer.close()
+            await wild.until_ended()
+        else:
+            wild.say(record(Kind.GONE, 1))
+            await wild.house.until(lambda: connection.is_lost, "its socket is gone")
+        connection.reading.go_on()
+        await wild.house.until(lambda: not broker.connections, "it has left")
+        assert broker.engine.counters["received"] == (0 if is_front else 1)
+
+    played(tmp_path, work)
+
+
+def test_a_stranger_is_answered_with_credit_however_little_it_has_said(tmp_path: Path) -> None:
+    """Its front waits for it before it judges what comes next."""
+
+    async def work(wild: Wild) -> None:
+        wild.say(OPENED + record(Kind.DATA, 1, CONNECT[:9]))
+        assert await wild.hear(Kind.CREDIT) == COUNT.pack(9)
+        wild.say(record(Kind.DATA, 1, CONNECT[9:]))
+        await wild.hear(Kind.ENTERED)
+        assert Kind.CREDIT not in [kind for kind, _, _ in wild.heard]
+
+    played(tmp_path, work)
+
+
 def test_noise_ends_the_front_and_not_the_broker(tmp_path: Path) -> None:
     random = Random(5)
 
@@ -148,6 +204,7 @@ def test_a_client_speaks_through_the_link_and_goes_with_it(tmp_path: Path) -> No
         assert (await wild.hear(Kind.DATA)).startswith(b"CONNECTED")
         [connection] = wild.broker.connections
         assert (connection.peer, connection.transport.certificate_name) == ("192.0.2.7", "alice")
+        assert connection.transport.port == 50_000
         wild.say(record(Kind.SIGNS, 1, SIGNS.pack(2000, -1)))
         wild.say(record(Kind.DATA, 1, b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:1\n\n\0"))
         await wild.hear(Kind.DATA)
@@ -159,6 +216,28 @@ def test_a_client_speaks_through_the_link_and_goes_with_it(tmp_path: Path) -> No
         assert await wild.until_ended() is None
         assert not wild.broker.connections
         assert not wild.broker.sockets
+
+    played(tmp_path, work)
+
+
+def test_it_obeys_when_it_has_answered_all_that_it_was_told(tmp_path: Path) -> None:
+    async def work(wild: Wild) -> None:
+        settings = link.Settings("front 1", [], 0, "INFO")
+        wild.link.configure(settings)
+        wild.link.configure(settings)
+        assert link.settings_in(await wild.hear(Kind.BEGIN)) == settings
+        wild.say(record(Kind.READY))
+        while not wild.link.is_ready:
+            await asyncio.sleep(0)
+        assert not wild.link.obeys.is_set()
+        wild.say(record(Kind.READY))
+        async with asyncio.timeout(WITHIN):
+            await wild.link.obeys.wait()
+        wild.link.configure(settings)
+        assert not wild.link.obeys.is_set()
+        wild.writer.close()
+        assert await wild.until_ended() is None
+        assert wild.link.obeys.is_set()
 
     played(tmp_path, work)
 

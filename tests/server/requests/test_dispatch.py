@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stompbox.config import ListenerOptions
 from stompbox.errors import Refused
 from stompbox.server.requests import dispatch
 from stompbox.server.requests.replies import Reply
@@ -19,12 +20,16 @@ from stompbox.stomp.versions import VERSIONS
 def served(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[bytes, int]:
     """What is answered to a request while which a reload takes its right away, and how often it was asked."""
     asked = 0
+
+    async def caught_up() -> None: ...
+
     broker: Any = SimpleNamespace(
-        set_time=lambda: None, permissions="old", errors=Counter[str](), flush=lambda: None
-    )
+        set_time=lambda: None, permissions="old", errors=Counter[str](), flush=lambda: None,
+        catch_up=caught_up, standing=dict[str, str],
+    )  # fmt: skip
     connection: Any = SimpleNamespace(
         broker=broker, names=SimpleNamespace(without_space=str), is_lost=False, is_ended=False, out=[],
-        session=SimpleNamespace(version=VERSIONS["1.2"]), write_out=lambda: None,
+        session=SimpleNamespace(version=VERSIONS["1.2"]), write_out=lambda: None, options=ListenerOptions(),
     )  # fmt: skip
 
     async def handler(*_: object) -> Reply:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.frames import Frame, Opcode
 
+from stompbox.server.transport import webframes
 from stompbox.server.transport.webframes import Frames, whole_messages
 
 LIMIT = 300
@@ -59,6 +60,12 @@ def test_the_simple_messages_at_the_front_are_taken_and_no_more(
     assert payloads == [bytes(frame.data) for frame in there]
     assert at == len(b"before") + ([0, *ends][len(there)])
     assert is_text is bool(there and there[-1].opcode is Opcode.TEXT)
+
+
+@given(st.binary(max_size=2000), st.binary(min_size=4, max_size=4))
+def test_a_mask_is_taken_off_with_the_library_s_c_and_without(payload: bytes, mask: bytes) -> None:
+    expected = bytes(octet ^ mask[at % 4] for at, octet in enumerate(payload))
+    assert webframes._apply_mask(payload, mask) == webframes._unmasked(payload, mask) == expected
 
 
 @pytest.mark.parametrize(

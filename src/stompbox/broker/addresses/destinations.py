@@ -22,7 +22,7 @@ which cannot be guessed. In the engine it is an address `temp-queue.<token>-<n>`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -57,6 +57,8 @@ TEMPORARY_PREFIXES: Final = MappingProxyType(
     }
 )
 _TYPES: Final = MappingProxyType({"ANYCAST": ANYCAST, "MULTICAST": MULTICAST})
+# what a destination may begin with beside the prefixes of a listener
+PREFIXES: Final = (*TEMPORARY_PREFIXES, STREAM_PREFIX, EXISTING_PREFIX, EXCHANGE_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,14 +229,16 @@ _SHOWN_BY_OPENMQ: Final = MappingProxyType(
 
 
 class Temporaries:
-    """The temporary destinations of one connection, `most` of them. `owner` is its session, `token` a word that is nobody else's."""
+    """The temporary destinations of one connection, `most` of them. `owner` is its session; `draw` makes a word that is nobody
+    else's, for connections that have any."""
 
-    __slots__ = ("_by_name", "_last", "engine", "most", "owner", "space", "token")
+    __slots__ = ("_by_name", "_draw", "_last", "_token", "engine", "most", "owner", "space")
 
-    def __init__(self, engine: Engine, owner: int, token: str, most: int) -> None:
+    def __init__(self, engine: Engine, owner: int, draw: Callable[[], str], most: int) -> None:
         self.engine = engine
         self.owner = owner
-        self.token = token
+        self._draw = draw
+        self._token = ""
         self.most = most
         self.space = ""  # of the connection's virtual host
         self._by_name: dict[tuple[int, str], Address] = {}
@@ -245,7 +249,8 @@ class Temporaries:
 
     def name_of(self, routing: int) -> str:
         """How the address of the next one begins: what rights are asked for."""
-        return f"{self.space}{_FIRST_WORD[routing]}{self.token}"
+        self._token = self._token or self._draw()
+        return f"{self.space}{_FIRST_WORD[routing]}{self._token}"
 
     def own(self, destination: Destination) -> Address | None:
         """The connection's own one of this name, the short one or the long."""

@@ -21,7 +21,7 @@ messages, diverts) is refused by nobody: only DROP drops it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
@@ -222,9 +222,20 @@ def estimate(queue: Queue, count: int, stored: tuple[int, int]) -> None:
 
 def require(sends: Iterable[tuple[Address, Run]]) -> None:
     """Raises Refused where not all of these would be taken by addresses that refuse (FAIL)."""
+    for _ in requiring(sends):
+        pass
+
+
+STEP: Final = 50  # runs of a transaction that are looked at in one step
+
+
+def requiring(sends: Iterable[tuple[Address, Run]]) -> Iterator[None]:
+    """Requires room as `require` does, some runs in each step."""
     rooms: dict[Address, tuple[int, int]] = {}
     seen: dict[Address, dict[bytes, None]] = {}
-    for address, run in sends:
+    for number, (address, run) in enumerate(sends, 1):
+        if number % STEP == 0:
+            yield
         limits = address.limits
         if limits is None or limits.policy is not AddressFullPolicy.FAIL:
             continue

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.logs.segments import Segment, cost_of
-from stompbox.broker.queues.matching import wanted
+from stompbox.broker.queues import dispatch
+from stompbox.broker.queues.matching import is_answered, wanted
 from stompbox.errors import Refused
 from stompbox.message import KINDS, MULTICAST, Run
 from stompbox.store.chunks import decode, encode
@@ -135,5 +136,28 @@ def give(address: Address, queue: Queue) -> None:
     if queue.paged_from >= 0 and queue.paged_from <= run.first:
         # it begins before and finds the message in the log
         return
-    if queue.selector is None or wanted(queue.selector, run, run.first, run.stop, address, queue=queue.id):
+    engine = queue.engine
+    if queue.selector is not None and queue.selector.needs_body:
+        dispatch.withhold(engine, [queue])
+        engine.later.add((give, queue), partial(_give_later, queue, run))
+    elif queue.selector is None or wanted(queue.selector, run, run.first, run.stop, address, queue=queue.id):
         queue.backlog.push(Segment(run, run.first, run.stop))
+
+
+def _give_later(queue: Queue, run: Run) -> None:
+    """What an XPATH asks about it may take more than a turn; meanwhile nothing else goes out."""
+    queue.engine.later.take((give, queue), _giving(queue, run), by=queue.client)
+
+
+def _giving(queue: Queue, run: Run) -> Iterator[None]:
+    engine, address, selector = queue.engine, queue.address, queue.selector
+    assert selector is not None
+    while queue.id in engine.queues and not is_answered(
+        selector, run, run.first, run.stop, address, queue=queue.id
+    ):
+        yield
+    if queue.id in engine.queues and wanted(selector, run, run.first, run.stop, address, queue=queue.id):
+        queue.backlog.common.insert(Segment(run, run.first, run.stop))
+    dispatch.release(engine, [queue])
+    if queue.id in engine.queues:
+        queue.dispatch()

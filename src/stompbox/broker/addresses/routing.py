@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.queues import matching, paging
@@ -133,6 +134,24 @@ def set_aside(address: Address, run: Run, targets: Targets) -> None:
         for queue in address.no_locals[run.sender]:
             if queue.cursor.unsaved is not None or queue.paged_from >= 0:
                 queue.skip(run.first, run.stop)
+
+
+def asks_of_bodies(address: Address) -> bool:
+    """Whether what is sent there is asked about by selectors that look into it, before anybody gets it: those of diverts, of what they send
+    on to, and filters of anycast queues. What they cost cannot be put off, so that messages had better come one by one."""
+    seen, found = {address}, [address]
+    for known in found:
+        queues = islice(known.anycast.values(), FEW)
+        if any(queue.selector is not None and queue.selector.is_costly for queue in queues):
+            return True
+        for divert in known.diverts:
+            if divert.selector is not None and divert.selector.is_costly:
+                return True
+            further = known.engine.addresses.get(divert.forwarding_address)
+            if further is not None and further not in seen:
+                seen.add(further)
+                found.append(further)
+    return False
 
 
 def _of_anycast(address: Address, run: Run, whole: list[Range]) -> Targets:

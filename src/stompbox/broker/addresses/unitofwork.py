@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stompbox.config.settings import DiskFullPolicy
 from stompbox.ranges import Ranges
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.consumer import Consumer, Sent
     from stompbox.message import Run
 
+
+LARGE: Final = 1000  # messages, beyond which what a unit held goes in parts
 
 Restore = Callable[["Mapping[Address, Ranges]"], object]
 
@@ -46,6 +48,7 @@ class UnitOfWork:
     is_refusable: bool = False
     is_shared: bool = False  # somebody has sent a duplicate of what is in it, and waits for it to be stored
     is_refused: bool = False  # it is undone
+    looked: int = 0  # at so many of its sends, whether one makes it refusable
 
     @property
     def consequences(self) -> Consequences:
@@ -62,7 +65,13 @@ class UnitOfWork:
 
     def finish(self) -> None:
         """The unit is there whole: what becomes of it when the disk refuses is decided now."""
-        self.is_refusable = is_refusable(self.sends)
+        self.look()
+
+    def look(self) -> None:
+        """A part of it is there: does that make it one that may be refused?"""
+        if not self.is_refusable:
+            self.is_refusable = is_refusable(self.sends[self.looked :])
+            self.looked = len(self.sends)
 
     def acknowledge(self, acked: list[tuple[Consumer, list[Sent]]]) -> None:
         """What a transaction acknowledges is part of it."""
@@ -80,6 +89,11 @@ class UnitOfWork:
         """The unit is stored, or nothing will refuse it: it is not taken back any more."""
         for known, values in self.also.numbered if self.also is not None else ():
             known.brought(self, values)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether what it held takes long to go."""
+        return len(self.sends) > LARGE or any(len(sent) > LARGE for _, sent in self.acked)
 
     @property
     def may_be_shared(self) -> bool:

@@ -84,9 +84,11 @@ class Cursor:
 
     def reach_to(self, first: int, stop: int) -> None:
         """Messages of this reader have come; what the log got before them was not for it."""
-        if first > self.reach:
-            self.pass_over(self.reach, first)
-        self.reach = max(self.reach, stop)
+        reach = self.reach
+        if first > reach:
+            self.pass_over(reach, first)
+        if stop > reach:
+            self.reach = stop
 
     def reach_all(self, stop: int = FAR) -> None:
         """The reader looks at the log itself up to there."""

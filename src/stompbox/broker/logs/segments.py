@@ -14,6 +14,7 @@ VALUE: Final = 48  # and that the value of a hole costs beside its octets
 HEADER: Final = 160  # and that a header of a shape, its destination aside, costs beside its octets
 RUN: Final = 512  # and that a run costs beside its messages
 _OCTETS: Final = "octets"  # of Shape.cache
+_SHARED: Final = "shared"  # of the same
 
 
 def octets_of(shape: Shape) -> int:
@@ -28,7 +29,10 @@ def octets_of(shape: Shape) -> int:
 
 def _shared(shape: Shape) -> int:
     """Octets of a run and its shape. Most shapes have but one run, or their runs are long."""
-    return RUN + octets_of(shape) + HEADER * (len(shape.headers) - 1)
+    known: int | None = shape.cache.get(_SHARED)
+    if known is None:
+        known = shape.cache[_SHARED] = RUN + octets_of(shape) + HEADER * (len(shape.headers) - 1)
+    return known
 
 
 def cost_of(run: Run) -> int:

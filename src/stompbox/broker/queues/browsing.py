@@ -8,13 +8,14 @@ in the log alone it reads there by itself, leaving out what was acknowledged mea
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import Cursor
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import arrivals, dispatch, paging
-from stompbox.broker.queues.matching import wanted
+from stompbox.broker.queues.matching import is_answered, wanted
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import MESSAGE
 from stompbox.message import Run, Shape
@@ -62,6 +63,10 @@ class Browser(Queue):
         if self.paged_from >= 0:
             self.engine.log_run(self.address, run)  # the queue itself may not need it there
             return
+        if not self._is_answered(run, first, stop):  # asked again when it is read there
+            self.page(run, first)
+            self.engine.dispatch_later(self)
+            return
         segment = Segment(run, first, stop)
         for part in _seen(self.selector, self, segment):
             if not self.count and self.takers and not self.share(part, self.takers):
@@ -70,6 +75,16 @@ class Browser(Queue):
                 self.page(run, part.first)
                 return
             self.backlog.push(part)
+
+    def _is_answered(self, run: Run, first: int, stop: int) -> bool:
+        """Whether its selector tells at once what of it is shown; else this turn's work is used up."""
+        return self.selector is None or is_answered(
+            self.selector, run, first, stop, self.address, queue=self.id
+        )
+
+    @property
+    def sifting(self) -> tuple[Selector | None, ...]:
+        return self.shown.selector, self.selector
 
     def expect(self, run: Run, first: int, stop: int) -> None:
         """Behind `paged_from` it finds them when it reads the log to there."""
@@ -161,7 +176,7 @@ def held(queue: Queue) -> list[RunPart]:
     for binding in queue.bindings:
         if binding.out:
             found += [(segment.first, segment.stop, segment.run) for segment in binding.taken()]
-    found.sort(key=_offset)
+    found.sort(key=itemgetter(0))
     return found
 
 
@@ -172,11 +187,19 @@ def _filling(browser: Browser, parts: list[RunPart], since: int, left: int) -> I
         if browser.id not in engine.queues:
             break
         start = max(first, since)
-        if start < stop and not run.is_withdrawn:
-            if stop > left:  # a consumer has it out of the log, where it is not to be found once more
-                browser.taken_ahead.add(max(start, left), stop)
-            for part in _seen(browser.selector, browser, Segment(run, start, stop)):
+        if (
+            start < stop and stop > left
+        ):  # a consumer has it out of the log, where it is not to be found once more
+            browser.taken_ahead.add(max(start, left), stop)
+        for low, high in paging.portions(browser, run, start, stop):
+            while browser.id in engine.queues and not browser._is_answered(run, low, high):
+                yield
+            if browser.id not in engine.queues:
+                break
+            for part in _seen(browser.selector, browser, Segment(run, low, high)):
                 browser._add(part)
+            if engine.work.is_over:
+                yield
         if number % STEP == 0:
             engine.work.spend(MESSAGE * STEP)
             yield
@@ -196,7 +219,3 @@ def _seen(selector: Selector | None, browser: Queue, segment: Segment) -> list[S
 
 def _is_scheduled(run: Run) -> bool:
     return arrivals.due_of(run) > run.arrived
-
-
-def _offset(part: RunPart) -> int:
-    return part[0]

@@ -44,6 +44,12 @@ class AckMode(Enum):
     INDIVIDUAL = "client-individual"
 
 
+# read from the module: of an enum's class each look at a member takes longer
+_AUTO: Final = AckMode.AUTO
+_CLIENT: Final = AckMode.CLIENT
+_INDIVIDUAL: Final = AckMode.INDIVIDUAL
+
+
 class Output:
     """A part of a run for one subscription, to be encoded and written."""
 
@@ -52,12 +58,12 @@ class Output:
     def __init__(self, binding: Binding, segment: Segment) -> None:
         self.binding = binding
         self.turn = segment.turn
-        self.run: Run = segment.run
+        self.run: Run = (run := segment.run)
         self.first = segment.first
         self.stop = segment.stop
         self.deliveries = segment.deliveries
         self.failures = segment.failures
-        self.is_redelivered = segment.is_redelivered or segment.run.shape.is_suspect
+        self.is_redelivered = segment.deliveries > 0 or segment.is_suspect or run.shape.is_suspect
 
 
 class Binding:
@@ -85,9 +91,9 @@ class Binding:
         self.queue = queue
         self.rank = rank_of(number, consumer.priority)
         self.missing: list[RoundRobin[Binding]] | None = None
-        self.held = Held() if consumer.ack is AckMode.INDIVIDUAL else _NOTHING
+        self.held = Held() if consumer.ack is _INDIVIDUAL else _NOTHING
         # offsets in the ledger, which nobody looks through for others
-        self.unacked = Spans() if consumer.ack is AckMode.CLIENT else _NONE
+        self.unacked = Spans() if consumer.ack is _CLIENT else _NONE
         self.out = 0  # messages that it has and did not acknowledge
         self.done = 0  # messages that were acknowledged
         self.seen = -1  # of those, when it was last looked at (depth.py)
@@ -222,8 +228,8 @@ class Consumer:
         self.cost = COST + len(name) + len(destination) + (selector.size if selector is not None else 0)
         self.allowance.subscribe(self.cost)
         self.head_of = head_of
-        self.window = AUTO_WINDOW if ack is AckMode.AUTO else window if window >= 0 else MOST_OUT
-        self.prefetch = -1 if ack is AckMode.AUTO else prefetch
+        self.window = AUTO_WINDOW if ack is _AUTO else window if window >= 0 else MOST_OUT
+        self.prefetch = -1 if ack is _AUTO else prefetch
         self.is_either = is_either
         self.priority = priority
         self.is_exclusive = is_exclusive
@@ -270,9 +276,7 @@ class Consumer:
         count = segment.fitting(room)
         if not self.is_either:
             count = min(count, self.window - self.messages_out)
-        return (
-            min(count, 1 + room // (1 + octets_of(segment.run.shape))) if self.ack is AckMode.AUTO else count
-        )
+        return min(count, 1 + room // (1 + octets_of(segment.run.shape))) if self.ack is _AUTO else count
 
     def start(self) -> None:
         """The consumer gets messages from now on."""
@@ -297,35 +301,31 @@ class Consumer:
         self._turn = segment.turn = self._turn + 1
         self.outbox.append(Output(binding, segment))
         self._count(binding, segment)
-        if self.ack is AckMode.INDIVIDUAL:
+        if self.ack is _INDIVIDUAL:
             binding.held.add(segment)
         else:
             self.ledger.append((binding, segment))
-            if self.ack is AckMode.CLIENT:
+            if self.ack is _CLIENT:
                 binding.unacked.add(segment.first, segment.stop)
 
     def _count(self, binding: Binding, segment: Segment) -> None:
-        size, count = segment.size, segment.stop - segment.first
+        size, count, run = segment.size, segment.stop - segment.first, segment.run
         binding.out += count
         binding.queue.out += size
-        self.bytes_out += size
         self.messages_out += count
-        self.allowance.take(segment.run, size, count)
-        if self.ack is AckMode.AUTO:
-            self.bytes_out += count * octets_of(segment.run.shape)
+        self.allowance.take(run, size, count)
+        self.bytes_out += size + count * octets_of(run.shape) if self.ack is _AUTO else size
 
     def release(self, binding: Binding, segment: Segment) -> None:
-        size, count = segment.size, segment.stop - segment.first
+        size, count, run = segment.size, segment.stop - segment.first, segment.run
         queue = binding.queue
         binding.out -= count
         queue.out -= size
         if queue.room is not None:
             queue.room.grow(queue, binding)
-        self.bytes_out -= size
         self.messages_out -= count
-        self.allowance.give_back(segment.run, size, count)
-        if self.ack is AckMode.AUTO:
-            self.bytes_out -= count * octets_of(segment.run.shape)
+        self.allowance.give_back(run, size, count)
+        self.bytes_out -= size + count * octets_of(run.shape) if self.ack is _AUTO else size
 
     def hold_again(self, sent: list[Sent]) -> None:
         """What aborted ACKs had taken is unacknowledged again, in the order in which it was sent."""
@@ -334,7 +334,7 @@ class Consumer:
 
     def holding_again(self, sent: list[Sent], most: int) -> Generator[None, None, list[Sent]]:
         """Holds messages again as `hold_again` does, in steps, and returns what a consumer that was closed meanwhile does not get."""
-        is_ordered = self.ack is not AckMode.INDIVIDUAL
+        is_ordered = self.ack is not _INDIVIDUAL
         sent = (yield from ordering(sent, max(1, most))) if is_ordered else sent
         counted: list[Sent] = []
         bindings: set[Binding] = set()
@@ -364,11 +364,11 @@ class Consumer:
             self._count(binding, segment)
             again.setdefault(binding, []).append(segment)
         for binding, segments in again.items():
-            if self.ack is AckMode.INDIVIDUAL:
+            if self.ack is _INDIVIDUAL:
                 binding.held.add_all(segments)
-            elif self.ack is AckMode.CLIENT:
+            elif self.ack is _CLIENT:
                 binding.unacked.add_all(segments)
-        return counted if self.ack is not AckMode.INDIVIDUAL else []
+        return counted if self.ack is not _INDIVIDUAL else []
 
     def _put_back(self, sent: list[Sent]) -> None:
         """In one go, so that the ledger is in order whoever looks at it, and without a look at each."""
@@ -386,11 +386,14 @@ class Consumer:
 
     def take_flushed(self) -> list[Sent]:
         """auto: what was taken from the outbox, which the operating system has by now."""
-        sent, waiting = self.ledger, len(self.outbox)
-        self.ledger = deque([sent.pop() for _ in range(waiting)][::-1]) if waiting else deque()
+        ledger, waiting = self.ledger, len(self.outbox)
+        left = [ledger.pop() for _ in range(waiting)] if waiting else ()
+        sent = list(ledger)
+        ledger.clear()
+        ledger.extendleft(left)
         for binding, segment in sent:
             self.release(binding, segment)
-        return list(sent)
+        return sent
 
     @property
     def written(self) -> int:
@@ -414,9 +417,9 @@ class Consumer:
         `client`: cumulative, all that this subscription was sent before them goes with them (STOMP 1.2, SUBSCRIBE ack Header).
         """
         binding = self.bindings.get(queue)
-        if binding is None or self.ack is AckMode.AUTO:
+        if binding is None or self.ack is _AUTO:
             return [], first
-        if self.ack is AckMode.CLIENT:
+        if self.ack is _CLIENT:
             return self._take_through(queue, stop - 1, first)
         segments, reached = binding.held.take(first, stop)
         for segment in segments:
@@ -458,7 +461,7 @@ class Consumer:
 
     def withdraw(self, binding: Binding, offset: int) -> list[Sent]:
         """Removes one message from what it was sent, and no other, whatever its ack mode."""
-        if self.ack is AckMode.INDIVIDUAL:
+        if self.ack is _INDIVIDUAL:
             taken = binding.held.take(offset, offset + 1)[0]
         else:
             taken = []
@@ -470,7 +473,7 @@ class Consumer:
                 taken.append(segment.part(offset, offset + 1))
                 left = segment.without(offset)
                 kept += [(known, part) for part in left]
-                if self.ack is AckMode.CLIENT:
+                if self.ack is _CLIENT:
                     binding.unacked.remove(segment.first)
                     for part in left:
                         binding.unacked.add(part.first, part.stop)

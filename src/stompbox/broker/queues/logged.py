@@ -73,6 +73,11 @@ class LoggedQueue(SharedQueue):
         """A reader of a log that keeps what was consumed holds nothing up: who comes too late goes on with what is there."""
         return self.kind is Kind.STREAM and self.address.log.is_retained
 
+    @property
+    def sifting(self) -> tuple[Selector | None, ...]:
+        """What is asked of a message that is found in the log, whether the queue has it."""
+        return (self.selector,)
+
     def recall(self, counts: Counts | None) -> None:
         """Takes up what was stored of the queue before a restart, which ended what was not, and may have come while messages were out."""
         self.suspect_below = self.doubted_below = self.address.log.next

@@ -160,6 +160,15 @@ def is_answered(
     return found is not None
 
 
+def asking(selector: Selector, run: Run, offset: int, address: Address) -> Callable[[Budget], bool]:
+    """What a selector is asked about one message of the address, given the budget; who asks it has work and turns of their own."""
+    index = offset - run.first
+    shared = facts_of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))
+    known = facts_of_message(run, index, shared) if selector.is_per_message else shared
+    headers: Mapping[str, str] = run.headers(index) if run.columns else run.shape.headers
+    return partial(selector.matches, headers, known, None if run.is_large else partial(run.octets, index))
+
+
 def _key(selector: Selector, run: Run, offset: int, segment: Segment | None, queue: int) -> Key:
     """What an answer depends on."""
     own = queue if "message_id" in selector.facts else 0

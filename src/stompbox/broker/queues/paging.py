@@ -42,7 +42,9 @@ SHARE: Final = 256 << 10  # octets that a queue may have in memory although memo
 def portions(queue: LoggedQueue, run: Run, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """What a run has of start .. stop-1, in portions whose messages one turn may ask the queue's selectors about."""
     first, stop = max(run.first, start), 0 if run.is_withdrawn else min(run.stop, stop)
-    steps = queue.backlog.steps + (0 if queue.selector is None else queue.selector.most_steps)
+    steps = queue.backlog.steps + sum(
+        [selector.most_steps for selector in queue.sifting if selector is not None]
+    )
     most = max(1, queue.engine.work.portion // steps) if steps else len(run.bodies)
     while first < stop:
         end = min(first + most, stop)
@@ -203,14 +205,16 @@ def is_doubtful(queue: QueueState, segment: Segment) -> bool:
 
 
 def is_sifted_at_once(queue: LoggedQueue, run: Run, first: int, stop: int) -> bool:
-    """Whether the queue's selector has been asked; else the turn's work is used up, and the next turn goes on with it."""
+    """Whether the queue's selectors have been asked; else the turn's work is used up, and the next turn goes on with it."""
+    asked = [selector for selector in queue.sifting if selector is not None]
     return (
-        queue.selector is None
+        not asked
         or not queue.wants(run)
         or is_gone(queue, run, first)
         or all(
-            queue.address.is_answered(queue.selector, Segment(run, low, high), queue.id, waits=False)
+            queue.address.is_answered(selector, Segment(run, low, high), queue.id, waits=False)
             for low, high in queue.still_in_log(first, stop)
+            for selector in asked
         )
     )
 

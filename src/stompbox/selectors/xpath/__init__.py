@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from stompbox.selectors.xpath.document import Document
 from stompbox.selectors.xpath.evaluation import XPath
-from stompbox.selectors.xpath.grammar import DEPTH, compile_xpath
+from stompbox.selectors.xpath.grammar import DEPTH, compile_xpath, compiling_xpath
 from stompbox.selectors.xpath.tokens import TOKENS, XPathFault
 
-__all__ = ["DEPTH", "TOKENS", "Document", "XPath", "XPathFault", "compile_xpath"]
+__all__ = ["DEPTH", "TOKENS", "Document", "XPath", "XPathFault", "compile_xpath", "compiling_xpath"]

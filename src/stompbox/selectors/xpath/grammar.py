@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 
+from stompbox.selectors.steps import STEP, Steps, on_a_stack, result
 from stompbox.selectors.xpath.document import XML_NAMESPACE, NodeKind, XmlNode
 from stompbox.selectors.xpath.evaluation import (
     AXES,
@@ -28,7 +29,7 @@ from stompbox.selectors.xpath.evaluation import (
     operation,
 )
 from stompbox.selectors.xpath.functions import CONVERSIONS, FUNCTIONS, Function
-from stompbox.selectors.xpath.tokens import TOKENS, Lexeme, XPathFault, XPathToken, tokenize_xpath
+from stompbox.selectors.xpath.tokens import TOKENS, Lexeme, XPathFault, XPathToken, tokenizing_xpath
 from stompbox.selectors.xpath.types import XType
 
 DEPTH = 32
@@ -43,8 +44,15 @@ _OPERAND = "a path, a function, a string or a number"
 
 def compile_xpath(text: str, most: int = TOKENS) -> XPath:
     """Raises XPathFault for what is no XPath 1.0, for variables, prefixes and the namespace axis, and for more than `most` tokens."""
-    tokens = tokenize_xpath(text, most)
-    return XPath(text, _Grammar(tokens).whole(), len(tokens) - 1)
+    return result(compiling_xpath(text, most))
+
+
+def compiling_xpath(text: str, most: int) -> Steps[XPath]:
+    """Compiles an expression as `compile_xpath` does, in steps."""
+    tokens = yield from tokenizing_xpath(text, most)
+    grammar = _Grammar(tokens)
+    expression = grammar.whole() if len(tokens) <= STEP else (yield from on_a_stack(grammar.whole_in_steps))
+    return XPath(text, expression, len(tokens) - 1)
 
 
 def _joined(level: int, first: Expression, rest: list[tuple[str, Expression]]) -> Expression:
@@ -61,6 +69,17 @@ class _Grammar:
         self._at = 0
         self._depth = 0
         self._positional = False
+        self._stop = len(tokens)  # behind which another step begins
+        self._rest: Callable[[], None] = _no_rest
+
+    def whole_in_steps(self, rest: Callable[[], None]) -> Expression:
+        """The expression as `whole` says it; `rest` is called between two steps."""
+        self._stop, self._rest = STEP, rest
+        return self.whole()
+
+    def _take_a_rest(self) -> None:
+        self._stop = self._at + STEP
+        self._rest()
 
     def whole(self) -> Expression:
         expression = self._expression()
@@ -118,6 +137,8 @@ class _Grammar:
         return _LEVEL.get(token.text, -1) if token.kind in _OPERATORS else -1
 
     def _unary(self) -> Expression:
+        if self._at >= self._stop:
+            self._take_a_rest()
         minus = 0
         while self._take("-"):
             minus += 1
@@ -171,16 +192,18 @@ class _Grammar:
         return Path(steps, start, predicates) if predicates or steps else start
 
     def _relative(self, steps: list[Step]) -> tuple[Step, ...]:
-        steps.append(self._step())
+        _add(steps, self._step())
         while self._is("/", "//"):
             if self._take("//"):
                 steps.append(_EVERYWHERE)
             else:
                 self._at += 1
-            steps.append(self._step())
-        return _shortened(steps)
+            _add(steps, self._step())
+        return tuple(steps)
 
     def _step(self) -> Step:
+        if self._at >= self._stop:
+            self._take_a_rest()
         if self._take("."):
             return Step(AXES["self"], _any_node, ())
         if self._take(".."):
@@ -315,6 +338,10 @@ def _nearest(word: str, known: dict[str, Axis] | dict[str, Function] | tuple[str
     return f"{what}; the nearest is {near[0]}" if near else what
 
 
+def _no_rest() -> None:
+    pass
+
+
 def _any_node(node: XmlNode) -> bool:
     return True
 
@@ -330,13 +357,10 @@ _EVERYWHERE = Step(AXES["descendant-or-self"], _any_node, ())
 """What `//` stands for."""
 
 
-def _shortened(steps: list[Step]) -> tuple[Step, ...]:
-    """`//name` as one step over the descendants, where no predicate asks for a position among siblings."""
-    short: list[Step] = []
-    for step in steps:
-        plain = step.axis is AXES["child"] and not any(predicate.positional for predicate in step.predicates)
-        if short and short[-1] is _EVERYWHERE and plain:
-            short[-1] = Step(AXES["descendant"], step.test, step.predicates)
-        else:
-            short.append(step)
-    return tuple(short)
+def _add(steps: list[Step], step: Step) -> None:
+    """One step more; `//name` becomes one over the descendants, where no predicate asks for a position among siblings."""
+    plain = step.axis is AXES["child"] and not any(predicate.positional for predicate in step.predicates)
+    if steps and steps[-1] is _EVERYWHERE and plain:
+        steps[-1] = Step(AXES["descendant"], step.test, step.predicates)
+    else:
+        steps.append(step)

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from stompbox.selectors.steps import STEP, Steps, result
+
 
 class XPathFault(Exception):
     """A faulty expression. `offset` counts characters from 0. `is_too_long`: it has more tokens than it may."""
@@ -62,6 +64,11 @@ TOKENS = 1000
 
 def tokenize_xpath(text: str, most: int = TOKENS) -> list[XPathToken]:
     """All tokens, the last one END. Raises XPathFault."""
+    return result(tokenizing_xpath(text, most))
+
+
+def tokenizing_xpath(text: str, most: int) -> Steps[list[XPathToken]]:
+    """Divides the text of an expression as `tokenize_xpath` does, in steps."""
     tokens: list[XPathToken] = []
     at = _end_of_blanks(text, 0)
     while at < len(text):
@@ -74,6 +81,8 @@ def tokenize_xpath(text: str, most: int = TOKENS) -> list[XPathToken]:
             )
         if len(tokens) == most:
             raise XPathFault(at, f"token number {most + 1}", f"at most {most} tokens", is_too_long=True)
+        if len(tokens) % STEP == STEP - 1:
+            yield
         tokens.append(XPathToken(_KINDS[match.lastgroup or ""], match[0], at))
         at = _end_of_blanks(text, match.end())
     return [*tokens, XPathToken(Lexeme.END, "", len(text))]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from stompbox.broker.addresses.destinations import Destination, parse, parse_all, require_free
+from stompbox.broker.addresses.destinations import PREFIXES, Destination, parse, parse_all, require_free
 from stompbox.config import ListenerOptions, UnknownHeaderPolicy
 from stompbox.config.matching import DOTS, Wild, Wildcards, Words, is_match
 from stompbox.errors import IllegalFrame
@@ -52,11 +52,16 @@ class Names:
         self._told: set[str] = set()  # headers that were logged: each once
         self.anycast = options.anycast_prefix
         self.multicast = options.multicast_prefix
+        self.prefixes = (
+            (*options.anycast_prefix, *options.multicast_prefix, *PREFIXES) if options.require_prefix else ()
+        )
         self.virtual = [_virtual(text) for text in options.virtual_topic_consumer_wildcards]
 
     def parse(self, text: str, kind: str | None = None) -> tuple[Destination, ...]:
         """The destinations of a header. Raises IllegalFrame that names what is wrong."""
         found = parse_all(text, self.anycast, self.multicast, kind=kind, wildcards=self.wildcards)
+        if self.prefixes:
+            self._require_prefixes(found)
         if self.virtual:
             found = tuple([self._of_virtual_topic(destination) for destination in found])
         return tuple([destination.within(self.space) for destination in found])
@@ -73,6 +78,14 @@ class Names:
         """A name as the broker has it. Raises IllegalFrame for one that nobody may say."""
         require_free(name, name)
         return self.space + name
+
+    def _require_prefixes(self, destinations: Iterable[Destination]) -> None:
+        for destination in destinations:
+            if not destination.text.startswith(self.prefixes):
+                text = (
+                    f"destination {destination.text[:200]!r} begins with none of {', '.join(self.prefixes)}"
+                )
+                raise IllegalFrame("bad-destination", text)
 
     def _of_virtual_topic(self, destination: Destination) -> Destination:
         """`Consumer.a.VirtualTopic.x` is a queue of the topic VirtualTopic.x (ActiveMQ Classic), where the listener says so."""

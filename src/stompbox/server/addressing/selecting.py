@@ -1,4 +1,4 @@
-"""The selector that a frame carries."""
+"""The selector that a frame carries: compiled at once, or in steps where it is long."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from stompbox.selectors import Selector, SelectorLimits
-from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
     from stompbox.server.addressing.sender import Sender
 
-LONG: Final = 2000  # characters, which take a millisecond to be compiled, about
+LONG: Final = 256  # characters: each may be a token, of which that many take two milliseconds to be compiled
 
 
-def selector_of(connection: Sender, frame: Frame, asked: str | None = None) -> Selector | None:
-    """What the header says, or other headers have `asked` for, by the listener's rules and limits. Raises SelectorError with the
-    position."""
-    text = frame.headers.get("selector") if asked is None else asked
+def selector_of(connection: Sender, text: str | None) -> Selector | None:
+    """What the text says by the listener's rules and limits. Raises SelectorError with the position."""
     if text is None:
         return None
     options = connection.options
@@ -26,20 +23,23 @@ def selector_of(connection: Sender, frame: Frame, asked: str | None = None) -> S
     )
 
 
-def is_long(connection: Sender, frame: Frame) -> bool:
-    """Whether the selector of a frame is better compiled in steps before anybody asks for it."""
-    text, limits = frame.headers.get("selector", ""), _limits(connection)
-    conversion = connection.options.selector_conversion
-    return LONG < len(text) <= limits.length and not connection.broker.selectors.knows(
+def is_long(connection: Sender, text: str | None) -> bool:
+    """Whether a selector is better compiled in steps before anybody asks for it."""
+    if text is None or len(text) <= LONG:
+        return False
+    limits, conversion = _limits(connection), connection.options.selector_conversion
+    return len(text) <= limits.length and not connection.broker.selectors.knows(
         text, conversion=conversion, limits=limits
     )
 
 
-def compiling(connection: Sender, frame: Frame) -> Generator[None, None, Selector]:
+def compiling(connection: Sender, text: str) -> Generator[None, None, Selector]:
     """Who keeps what this returns has it at once from `selector_of`. Raises SelectorError."""
-    text, conversion = frame.headers["selector"], connection.options.selector_conversion
     return connection.broker.selectors.compiling(
-        text, connection.user.name, conversion=conversion, limits=_limits(connection)
+        text,
+        connection.user.name,
+        conversion=connection.options.selector_conversion,
+        limits=_limits(connection),
     )
 
 

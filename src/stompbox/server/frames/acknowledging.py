@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from stompbox.server.frames.speaker import Speaker
 
 REDELIVERY_DELAY: Final = "redelivery-delay"  # a header of NACK
+_PLAIN_NACK: Final = {  # what a NACK means that says no more, by the listener's nackPolicy
+    "attempt": FAILED,
+    "requeue": Refusal(Outcome.RETURNED),
+    "dead-letter": Refusal(Outcome.REJECTED),
+}
 OPENMQ_ID: Final = "/subscription-to/"  # how the id begins that a SUBSCRIBE without one gets (OpenMQ)
 
 
@@ -89,7 +94,7 @@ def nack(connection: Speaker, frame: Frame) -> Iterator[None] | None:
     if "requeue" in frame.headers and not truth(frame, "requeue"):
         return _answer(connection, frame, Refusal(Outcome.REJECTED))
     if REDELIVERY_DELAY not in frame.headers:
-        return _answer(connection, frame, FAILED)
+        return _answer(connection, frame, _PLAIN_NACK[connection.options.nack_policy.value])
     delay = number(frame, REDELIVERY_DELAY)
     if delay < 0:
         raise IllegalFrame(

@@ -16,6 +16,7 @@ from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.security import CERTIFICATE, User
 from stompbox.server import notifications
 from stompbox.server.addressing.brokerheaders import AddedHeaders
+from stompbox.server.closings import DISCONNECTED
 from stompbox.server.frames import uploads
 from stompbox.server.hosts import admit
 from stompbox.server.logins import Login
@@ -123,9 +124,8 @@ def _added_headers(connection: Speaker) -> AddedHeaders | None:
 
 def disconnect(connection: Speaker, frame: Frame) -> None:
     """Aborts, gives back, then says RECEIPT: when it arrives all that was sent is where it belongs."""
-    connection.end(is_failure=False, then=partial(_answer_last, connection, frame))
+    connection.end(is_failure=False, then=partial(_answer_last, connection, frame), why=DISCONNECTED)
 
 
 def _answer_last(connection: Speaker, frame: Frame) -> None:
-    engine = connection.broker.engine
-    connection.answer(frame, waits=engine.is_durable and engine.is_dirty)
+    connection.answer(frame, waits=connection.broker.is_unsaved)

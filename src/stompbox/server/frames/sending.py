@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from stompbox.broker.addresses import duplicates, retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
+from stompbox.broker.addresses.routing import asks_of_bodies
 from stompbox.broker.logs.segments import RUN, cost_of
 from stompbox.broker.queues import expiry
-from stompbox.errors import IllegalFrame, Refused, TooManyMade
+from stompbox.errors import IllegalFrame, Refused, StompboxError, TooManyMade
 from stompbox.handles import Large
 from stompbox.message import Run
 from stompbox.server import limiting
@@ -65,6 +66,8 @@ def send_large(connection: Speaker, frame: Frame, large: Large) -> Iterator[None
 def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
     """A run of SENDs to one destination. Where very many get it that takes steps, for which the sender's next frame waits."""
     shape = event.shape
+    if connection.options.read_only and shape.destination != DESTINATION:
+        raise dispatch.only_reads("SEND")
     route = shape.routes.get(connection.names)
     if route is None or shape.special is not None:
         with connection.changing_nothing("the headers of a SEND were looked at"):
@@ -81,6 +84,8 @@ def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
         address, routing, queue = reach(connection, route.destinations[0])
     except TooManyMade as error:
         raise _of(event, error) from None
+    if address.only is None and _goes_singly(event, (address,)):
+        return _singly(connection, event)
     if (
         address.limits is not None
         and event.transaction is None
@@ -132,6 +137,8 @@ def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator
         runs = addressed(connection, shape, route, event.bodies, event.columns)
     except TooManyMade as error:
         raise _of(event, error) from None
+    if _goes_singly(event, [address for address, _ in runs]):
+        return _singly(connection, event)
     if event.transaction is None and _is_too_much(connection, event, [address for address, _ in runs]):
         return None
     if (
@@ -155,6 +162,25 @@ def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator
     if event.receipts:
         connection.confirm(event.receipts, waits=waits, unit=engine.commits.last if waits else None)
     return finishing(runs) if any(address.fanout is not None for address, _ in runs) else None
+
+
+def _goes_singly(event: Sends, addresses: Sequence[Address]) -> bool:
+    return len(event.bodies) > 1 and event.transaction is None and any(map(asks_of_bodies, addresses))
+
+
+def _singly(connection: Speaker, event: Sends) -> Iterator[None]:
+    """A message of the run in each step, as what is asked about each may take long."""
+    for at in range(len(event.bodies)):
+        if connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
+            return
+        part = event.part(at, at + 1)
+        try:
+            steps = sends(connection, part)
+        except StompboxError as error:
+            connection.refuse_each(error, part)
+        else:
+            yield from steps or ()
+        yield
 
 
 def _of(event: Sends, error: TooManyMade) -> TooManyMade:

@@ -220,6 +220,13 @@ def to_named(
     return said | told(connection, destinations[0])
 
 
+def holder_of(connection: Speaker, destination: Destination, name: str) -> Consumer | None:
+    """Who reads on as the reader of this name now."""
+    address = connection.broker.engine.addresses.get(destination.address) if destination.is_stream else None
+    known = None if address is None else _reader(connection, name).at(address)
+    return None if known is None else next((binding.consumer for binding in known.bindings), None)
+
+
 def drop_named(connection: Speaker, name: str) -> bool:
     """UNSUBSCRIBE with a durable name: the reader ends for ever. False when there is none of this name."""
     engine = connection.broker.engine

@@ -32,6 +32,7 @@ from stompbox.server.frames.acknowledging import OPENMQ_ID
 from stompbox.server.frames.flow import flow_of, most_waiting
 from stompbox.server.frames.transactions import transaction_of
 from stompbox.server.owners import owner_of, require
+from stompbox.server.requests.dispatch import only_reads
 from stompbox.server.stopping import refusal
 from stompbox.stomp.codec import escape
 from stompbox.stomp.encode import Head
@@ -48,6 +49,8 @@ _Binding = Generator[None, None, dict[str, str]]
 def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
     """Makes a consumer and binds it, in steps; its RECEIPT goes before its first MESSAGE."""
     headers, options = frame.headers, connection.options
+    if options.read_only:
+        raise only_reads("SUBSCRIBE")
     name = _name(connection, frame)
     if connection.broker.is_draining:
         raise refusal()
@@ -60,18 +63,22 @@ def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
             "too-many-subscriptions",
             f"a connection has no more than {options.max_subscriptions} subscriptions",
         )
-    if is_long(connection, frame):
-        return _compiled_first(connection, frame)
     with connection.changing_nothing("the headers of a SUBSCRIBE were looked at"):
         destinations = streams.as_asked(
             frame, connection.names.parse(headers["destination"], headers.get("subscription-type"))
         )
         destinations = arguments.named(connection, headers, destinations)
         asked = connection.names.keys_of(streams.without_filter(headers, destinations))
-        selector = selector_of(connection, frame, streams.filter_of(frame, destinations))
+        text = streams.filter_of(frame, destinations)
+        text = headers.get("selector") if text is None else text
+        if is_long(connection, text):
+            return _compiled_first(connection, frame, text or "")
+        selector = selector_of(connection, text)
     if streams.looks_for_time(connection, frame, destinations):
         return None  # it comes again, with an offset
     wish = _durable_wish(connection, frame, destinations)
+    if _comes_again(connection, frame, _holder(connection, frame, destinations, wish)):
+        return None
     if "transaction" in headers:
         transaction_of(connection, headers["transaction"])  # OpenMQ: it must have been started
     consumer = _consumer(connection, frame, name, selector)
@@ -83,13 +90,18 @@ def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
         _require_room(connection, destinations)
     binding = _bind(connection, frame, consumer, destinations, wish)
     return _subscribing(
-        connection, frame, consumer, partial(arguments.make, connection, asked, destinations), binding
+        connection,
+        frame,
+        consumer,
+        partial(arguments.make, connection, asked, destinations),
+        binding,
+        wish=wish,
     )
 
 
-def _compiled_first(connection: Speaker, frame: Frame) -> Iterator[None]:
+def _compiled_first(connection: Speaker, frame: Frame, text: str) -> Iterator[None]:
     with connection.changing_nothing("the selector of a SUBSCRIBE was compiled"):
-        selector = yield from compiling(connection, frame)
+        selector = yield from compiling(connection, text)
     yield
     steps = None if connection.is_ended else subscribe(connection, frame)
     if steps is not None:
@@ -98,7 +110,13 @@ def _compiled_first(connection: Speaker, frame: Frame) -> Iterator[None]:
 
 
 def _subscribing(
-    connection: Speaker, frame: Frame, consumer: Consumer, make_queues: Callable[[], None], binding: _Binding
+    connection: Speaker,
+    frame: Frame,
+    consumer: Consumer,
+    make_queues: Callable[[], None],
+    binding: _Binding,
+    *,
+    wish: DurableSubscription | None,
 ) -> Iterator[None]:
     broker, headers = connection.broker, frame.headers
     engine, permissions = broker.engine, broker.permissions
@@ -117,7 +135,10 @@ def _subscribing(
     notifications.subscribed(connection, consumer)
     if "transaction" in headers:
         connection.transacted[consumer] = headers.get("ack", "auto") == AckMode.AUTO.value
-    waits = engine.is_durable and engine.commits.changes > before and "receipt" in headers
+    is_new = engine.commits.changes > before or (
+        wish is not None and engine.commits.is_unsaved("durable", wish.key)  # of an earlier frame
+    )
+    waits = engine.is_durable and is_new and "receipt" in headers
     connection.answer(frame, waits=waits, consumer=consumer, extra=granted)
     if broker.permissions is not permissions:
         yield from revoking.looking_at(connection, consumer.name, consumer)
@@ -317,6 +338,43 @@ def _bind_temporary(connection: Speaker, consumer: Consumer, destination: Destin
 # Durable subscriptions
 
 
+def _holder(
+    connection: Speaker,
+    frame: Frame,
+    destinations: tuple[Destination, ...],
+    wish: DurableSubscription | None,
+) -> Consumer | None:
+    """Who has the durable subscription, or the reader, that a SUBSCRIBE is to take up."""
+    if browsers.is_browser(frame):
+        return None
+    if wish is not None:
+        known = connection.broker.engine.durables.get(wish.identity)
+        return None if known is None else known.consumer
+    name = _durable_name(frame)
+    return None if name is None else streams.holder_of(connection, destinations[0], name)
+
+
+def _comes_again(connection: Speaker, frame: Frame, holder: Consumer | None) -> bool:
+    """Whether the SUBSCRIBE waits for the end of a connection whose socket is gone, or that was told its last word: who comes back at once
+    is no second subscriber."""
+    if holder is None or not (holder.owner.is_lost or holder.owner.is_ended):
+        return False
+    connection.reading.hold()
+    holder.on_close.append(partial(_plan, connection, frame))
+    return True
+
+
+def _plan(connection: Speaker, frame: Frame) -> None:
+    connection.broker.loop.call_soon(_again, connection, frame)  # when the one who held it has let go
+
+
+def _again(connection: Speaker, frame: Frame) -> None:
+    if not connection.is_ended:
+        connection.broker.set_time()
+        connection.obey_again(frame)
+    connection.reading.go_on()
+
+
 def _durable_name(frame: Frame) -> str | None:
     return next((frame.headers[key] for key in DURABLE_NAMES if key in frame.headers), None)
 
@@ -352,7 +410,7 @@ def _durable_wish(
         _user_id(connection) if is_of_user else _client_id(connection),
         name,
         ",".join([destination.address for destination in destinations]),
-        selector_of(connection, frame),
+        selector_of(connection, frame.headers.get("selector")),
         _no_local(frame),
         owner_of(connection),
         may_reach=_may_reach_later(connection),
@@ -454,9 +512,7 @@ def unsubscribe(connection: Speaker, frame: Frame) -> Iterator[None]:
         )
     else:
         yield from _end(connection, frame)
-    connection.answer(
-        frame, waits=broker.engine.is_durable and broker.engine.is_dirty and "receipt" in headers
-    )
+    connection.answer(frame, waits="receipt" in headers and broker.is_unsaved)
 
 
 def _end(connection: Speaker, frame: Frame) -> Iterator[None]:

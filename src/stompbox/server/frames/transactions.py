@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses.fanout import finishing
-from stompbox.broker.queues.consumer import Consumer
+from stompbox.broker.queues.consumer import Consumer, taken_off
 from stompbox.broker.subscriptions.subscribers import start
 from stompbox.broker.timers import Alarm
 from stompbox.broker.transactions import Transaction, committing, is_long
@@ -26,6 +26,8 @@ from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
     from stompbox.server.frames.speaker import FramesCore, Speaker
+
+LOOKED: Final = 1000  # runs of a transaction that are looked at once more, or let go, in one step
 
 
 def transaction_of(connection: Speaker, name: str) -> Transaction:
@@ -74,20 +76,26 @@ def commit(connection: Speaker, frame: Frame) -> Iterator[None]:
     engine = connection.broker.engine
     _end(connection, transaction)
     _consume(connection, transaction)
+    is_in_steps = is_long(transaction)
     try:
-        if is_long(transaction):
+        if is_in_steps:
             waits = yield from committing(engine, transaction, is_answered="receipt" in frame.headers)
         else:
             waits = engine.commit(transaction, is_answered="receipt" in frame.headers)
     finally:
         _give_back(connection)
+    for at in range(0, len(transaction.sends), LOOKED):
+        if at:
+            yield
+        for address, run in transaction.sends[at : at + LOOKED]:
+            if address.limits is not None or engine.trouble is not None:
+                connection.broker.pressure.sent(connection, address, run)
     connection.reading.has_sent = bool(transaction.sends)
-    is_in_trouble = engine.trouble is not None
-    for address, run in transaction.sends:
-        if is_in_trouble or address.limits is not None:
-            connection.broker.pressure.sent(connection, address, run)
     connection.answer(frame, waits=waits and "receipt" in frame.headers, unit=transaction.unit)
-    yield from finishing(transaction.sends)
+    if not is_in_steps:  # else each part has come to all who get it
+        yield from finishing(transaction.sends)
+    for _ in taken_off(transaction.sends, LOOKED):
+        yield
 
 
 def abort(connection: Speaker, frame: Frame) -> Iterator[None]:

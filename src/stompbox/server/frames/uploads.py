@@ -16,6 +16,7 @@ from stompbox.server.addressing.routing import require_all
 from stompbox.server.frames import sending
 from stompbox.server.frames.transactions import transaction_of
 from stompbox.server.pressure import Reason
+from stompbox.server.requests.dispatch import only_reads
 from stompbox.server.requests.replies import DESTINATION
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.large import Ending, Opening, Piece
@@ -122,6 +123,8 @@ def obey(connection: Speaker, event: Opening | Piece | Ending) -> None:
 def _begun(connection: Speaker, frame: Frame) -> Upload | None:
     try:
         connection.session.receive(frame)
+        if connection.options.read_only:
+            raise only_reads("SEND")
         _check(connection, frame)
         upload = Upload(connection, frame)
         trouble = connection.broker.engine.trouble

@@ -39,6 +39,8 @@ AGAIN: Final = 0.05  # seconds before a front that ended is started again, twice
 LATEST: Final = 5.0  # up to this
 GOOD: Final = 30.0  # seconds that it has lived, after which that begins anew
 GOODBYE: Final = 3.0  # seconds for a front to end when it is told to
+# elsewhere one of the sockets of a shared port gets all connections (macOS), or there is no such thing
+SHARES_PORTS: Final = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
 
 # The front imports what this process has, from where it has it: not from the folder in which the broker was started
 _PROGRAM: Final = (
@@ -55,7 +57,7 @@ def front_count(configured: int) -> int:
 
 
 class Front:
-    """One front's process, and those that come after it. `sockets`: what it is to accept on, for each door."""
+    """One front's process, and those that come after it. `sockets`: what it is to accept on, for each listener."""
 
     def __init__(self, fronts: Fronts, number: int, sockets: list[list[socket.socket]]) -> None:
         self.fronts = fronts
@@ -96,7 +98,7 @@ class Front:
         ours.setblocking(False)
         self._begun = self._looked = self.broker.loop.time()
         self._beat, self._cpu, self.busy = 0, 0.0, 0.0
-        self.link = FrontLink(self.broker, self.name, self.fronts.doors, self._ended)
+        self.link = FrontLink(self.broker, self.name, self.fronts.acceptors, self._ended)
         self.configure()
         await self.broker.loop.connect_accepted_socket(self._own_link, ours)
 
@@ -116,13 +118,17 @@ class Front:
         """Tells it what it must know, and what of that has changed."""
         if self.link is None:
             return
-        doors = [
-            link.Door(door.listener, [bound.fileno() for bound in sockets])
-            for door, sockets in zip(self.fronts.doors, self.sockets, strict=True)
+        places = [
+            link.Bound(acceptor.listener, [one.fileno() for one in sockets])
+            for acceptor, sockets in zip(self.fronts.acceptors, self.sockets, strict=True)
         ]
         level = self.broker.configuration.log_level.value.upper()
-        settings = link.Settings(self.name, doors, len(self.broker.users), level)
-        self.link.say(Kind.BEGIN, 0, link.settled(settings))
+        self.link.configure(link.Settings(self.name, places, len(self.broker.users), level))
+
+    async def obeyed(self) -> None:
+        """Returns when the process has what it was told last, or has ended; the next one begins with that."""
+        if self.link is not None:
+            await self.link.obeys.wait()
 
     def look(self, timeout: float) -> None:
         """Whether it lives: asks it again, and ends it where it has not answered for so long (seconds)."""
@@ -151,11 +157,11 @@ class Front:
         if self.process is not None:
             self.process.kill()
 
-    def shut_doors(self) -> None:
+    def stop_accepting(self) -> None:
         """Lets nobody else connect; if it dies now there is none after it."""
         self._is_shut = True
         if self.link is not None:
-            self.link.say(Kind.SHUT_DOORS)
+            self.link.say(Kind.STOP_ACCEPTING)
 
     async def end(self) -> None:
         """Told what is left, it ends by itself, or is killed."""
@@ -219,10 +225,10 @@ class Fronts:
 
     def __init__(self, broker: Broker, configuration: Configuration) -> None:
         self.broker = broker
-        self.doors: list[Acceptor] = []
+        self.acceptors: list[Acceptor] = []
         self.fronts: list[Front] = []
         self._count = front_count(configuration.fronts)
-        self._sockets: list[list[list[socket.socket]]] = []  # for each front, for each door
+        self._sockets: list[list[list[socket.socket]]] = []  # for each front, for each listener
         self._due = 0.0
 
     async def open(self, listeners: list[Listener]) -> None:
@@ -257,9 +263,9 @@ class Fronts:
             await asyncio.sleep(0.005)
 
     async def _listen(self, listener: Listener) -> None:
-        door = Acceptor(self.broker, listener)
+        acceptor = Acceptor(self.broker, listener)
         try:
-            bound = ready_made(door)
+            bound = ready_made(acceptor)
             found = [[bound] for _ in self._sockets] if bound is not None else await self._bound(listener)
         except OSError as error:
             raise ConfigError(
@@ -269,9 +275,9 @@ class Fronts:
         for sockets, of_front in zip(found, self._sockets, strict=True):
             of_front.append(sockets)
         if not listener.is_unix:
-            door.opened(found[0][0].getsockname()[1])
-        self.doors.append(door)
-        self.broker.acceptors.append(door)
+            acceptor.opened(found[0][0].getsockname()[1])
+        self.acceptors.append(acceptor)
+        self.broker.acceptors.append(acceptor)
 
     async def _bound(self, listener: Listener) -> list[list[socket.socket]]:
         """For each front its sockets: one for each address that the host has. Raises OSError."""
@@ -285,7 +291,7 @@ class Fronts:
             first = _listening(family, place, is_shared=False)
             port = port or first.getsockname()[1]
             place = (address[0], port, *address[2:])
-            if not hasattr(socket, "SO_REUSEPORT"):
+            if not SHARES_PORTS:
                 for sockets in found:
                     sockets.append(first)
                 continue
@@ -313,9 +319,9 @@ class Fronts:
     def close(self) -> None:
         """Lets nobody else connect, at any front."""
         for front in self.fronts:
-            front.shut_doors()
+            front.stop_accepting()
         for sockets in self._sockets:
-            for bound in [bound for of_door in sockets for bound in of_door]:
+            for bound in [bound for of_acceptor in sockets for bound in of_acceptor]:
                 bound.close()
 
     def __repr__(self) -> str:

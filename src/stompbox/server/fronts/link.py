@@ -42,7 +42,7 @@ class Kind(IntEnum):
     DATA = 0  # both ways: what a client has sent, or is sent
 
     # by a front
-    READY = 1
+    READY = 1  # what the broker has told it to begin with, or has changed, is so
     ARRIVED = 2  # a socket was accepted: `Arrival`
     LOCATED = 3  # the address of who is behind a balancer
     OPENED = 4  # STOMP is spoken on it: `Opening`
@@ -55,6 +55,7 @@ class Kind(IntEnum):
     REFUSED = 11  # somebody who could be told nothing: `Refusal`
     LOGGED = 12  # `Line`
     BEAT = 13  # both ways; by a front with its `Pulse`
+    STATUS = 14  # of a node of a cluster (cluster/members.py)
 
     # by the broker
     BEGIN = 32  # and whenever something of it changes: `Settings`
@@ -67,11 +68,14 @@ class Kind(IntEnum):
     ENTERED = 39
     DISMISS = 40  # `Fault`
     PROBE = 41  # COUNT: seconds
-    SHUT_DOORS = 42
+    STOP_ACCEPTING = 42
     END = 43
+    TABLE = 44  # of the nodes of a cluster
+    LEAD = 45  # a node is to lead its cluster, as soon as it has read all
+    DRAIN = 46  # COUNT: 1: a node is not to try that by itself; 0: it may again
 
 
-class Door(Record, frozen=True):
+class Bound(Record, frozen=True):
     """A listener, and the descriptors of the sockets that the front is to accept on."""
 
     listener: Listener
@@ -82,19 +86,20 @@ class Settings(Record, frozen=True):
     """What a front must know of the configuration. `users`: how many there are."""
 
     name: str
-    doors: list[Door]
+    bound: list[Bound]
     users: int
     log_level: str
 
 
 class Arrival(Record, frozen=True):
-    door: int
+    listener: int
     peer: str
 
 
 class Opening(Record, frozen=True):
     peer: str
     certificate: str
+    port: int
 
 
 class Fault(Record, frozen=True):

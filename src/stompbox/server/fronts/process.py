@@ -11,6 +11,7 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
 from stompbox.server.fronts import link
@@ -27,11 +28,17 @@ def main(descriptor: int) -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
+    run = _runner()
+    sys.exit(run(_serve(socket.socket(fileno=descriptor))))
+
+
+def _runner() -> Callable[[Coroutine[Any, Any, int]], int]:
     try:
         from uvloop import run
     except ImportError:
-        from asyncio import run
-    sys.exit(run(_serve(socket.socket(fileno=descriptor))))
+        return asyncio.run
+    found: Callable[[Coroutine[Any, Any, int]], int] = run
+    return found
 
 
 class Link(asyncio.Protocol):

@@ -55,7 +55,7 @@ class Front:
         self.has_failed = False
         self.users = range(0)  # as many as the broker has
         self.refusals, self.faults, self.turns = Refusals(self), Faults(self), Turns(loop)
-        self.doors: list[Acceptor] = []
+        self.acceptors: list[Acceptor] = []
         self.servers: list[asyncio.Server] = []
         self.relays: dict[int, Relay] = {}
         self.by_number: dict[int, Socket] = {}
@@ -154,33 +154,36 @@ class Front:
         elif kind == Kind.BEAT:
             pulse = link.Pulse(numbers(COUNT, payload)[0], time.process_time())
             self.say(Kind.BEAT, 0, packed(pulse))
-        elif kind == Kind.SHUT_DOORS:
-            self._shut_doors()
+        elif kind == Kind.STOP_ACCEPTING:
+            self._stop_accepting()
         elif kind == Kind.END:
             self.end()
 
     def _configure(self, settings: link.Settings) -> None:
-        """The doors, at the first time; what has changed of them, later."""
+        """Accepts, at the first time; takes what has changed of the listeners, later."""
         self.users = range(settings.users)
         logging.getLogger().setLevel(settings.log_level)
-        if not self.doors:
-            self.spawn(self._open(settings.doors))
+        if not self.acceptors:
+            self.acceptors = [
+                Acceptor(self, said.listener, RemoteAdmission(self, at))
+                for at, said in enumerate(settings.bound)
+            ]
+            self.spawn(self._open(settings.bound))
             return
-        for door, said in zip(self.doors, settings.doors, strict=True):
+        for acceptor, said in zip(self.acceptors, settings.bound, strict=True):
             try:
-                door.change(*door.prepare(said.listener))
+                acceptor.change(*acceptor.prepare(said.listener))
             except ConfigError as error:
                 log.error("%s stays as it was: %s", said.listener, error.message, extra={"code": error.code})
-
-    async def _open(self, doors: list[link.Door]) -> None:
-        for at, said in enumerate(doors):
-            door = Acceptor(self, said.listener, RemoteAdmission(self, at))
-            self.doors.append(door)
-            for number in said.descriptors:
-                self.servers.append(await accept(self.loop, door, socket.socket(fileno=number)))
         self.say(Kind.READY)
 
-    def _shut_doors(self) -> None:
+    async def _open(self, bound: list[link.Bound]) -> None:
+        for acceptor, said in zip(self.acceptors, bound, strict=True):
+            for number in said.descriptors:
+                self.servers.append(await accept(self.loop, acceptor, socket.socket(fileno=number)))
+        self.say(Kind.READY)
+
+    def _stop_accepting(self) -> None:
         for server in self.servers:
             server.close()
 
@@ -212,16 +215,18 @@ class Front:
             self, self.numbers[accepted], accepted, transport, listener.options.max_connection_memory
         )
         self.relays[relay.number] = relay
-        self.say(Kind.OPENED, relay.number, packed(link.Opening(peer, transport.certificate_name)))
+        self.say(
+            Kind.OPENED, relay.number, packed(link.Opening(peer, transport.certificate_name, transport.port))
+        )
         return relay
 
     # Sockets that come and go
 
-    def arrived(self, visitor: Visitor, door: int) -> None:
+    def arrived(self, visitor: Visitor, listener: int) -> None:
         accepted = cast(Socket, visitor)
         self._last += 1
         self.numbers[accepted], self.by_number[self._last] = self._last, accepted
-        self.say(Kind.ARRIVED, self._last, packed(link.Arrival(door, accepted.peer)))
+        self.say(Kind.ARRIVED, self._last, packed(link.Arrival(listener, accepted.peer)))
 
     def gone(self, visitor: Visitor) -> None:
         """When all that it has sent was passed on."""
@@ -260,7 +265,7 @@ class Relay:
     """What stands behind the socket of one client: its Connection is in the broker's process."""
 
     __slots__ = (
-        "_is_choked", "_is_paused", "_unobeyed", "_untold", "front", "is_ended", "is_logged_in", "most", "number",
+        "_is_choked", "_is_judged", "_is_paused", "_unobeyed", "_untold", "front", "is_ended", "is_logged_in", "most", "number",
         "socket", "transport",
     )  # fmt: skip
 
@@ -274,6 +279,8 @@ class Relay:
         self._is_paused = False  # the broker says so
         self._is_choked = False  # it is told what nobody but its WebSocket says, and does not read
         self._unobeyed = 0  # octets of it
+        # what it may say is judged here too, frame by frame of its WebSocket, and by whether it has logged in
+        self._is_judged = transport is not accepted
         self._untold = 0  # octets that were written, since the broker was told what the system has taken
 
     # What the client says
@@ -288,8 +295,13 @@ class Relay:
         else:
             for at in range(0, len(data), PIECE):
                 front.say(Kind.DATA, self.number, data[at : at + PIECE])
-        if self._unobeyed > WINDOW or front.is_clogged:
+        if self._unobeyed > WINDOW or front.is_clogged or self._awaits_verdict:
             self.look()
+
+    @property
+    def _awaits_verdict(self) -> bool:
+        """Whether the broker has not said yet if what has come has logged it in: what comes next is not a stranger's then."""
+        return self._is_judged and not self.is_logged_in and self._unobeyed > 0
 
     def look(self) -> None:
         """Whether it is to be read."""
@@ -297,15 +309,16 @@ class Relay:
             return
         if self.front.is_clogged:
             self.front.choked[self] = None
-        if self._is_paused or self._is_choked or self.front.is_clogged or self._unobeyed > WINDOW:
+        is_full = self._unobeyed > WINDOW or self._awaits_verdict
+        if self._is_paused or self._is_choked or self.front.is_clogged or is_full:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
 
     def credited(self, octets: int) -> None:
-        was_over = self._unobeyed > WINDOW
+        was_full = self._unobeyed > WINDOW or self._awaits_verdict
         self._unobeyed -= octets
-        if was_over:
+        if was_full:
             self.look()
 
     def pause(self, *, is_paused: bool) -> None:
@@ -375,6 +388,7 @@ class Relay:
     def enter(self) -> None:
         self.is_logged_in = True
         self.transport.enter()
+        self.look()
 
     def close(self) -> None:
         self.is_ended = True
@@ -391,13 +405,13 @@ def _ms(seconds: float | None) -> int:
 class RemoteAdmission(Admission):
     """Who is let in is decided by the broker, which is told of everybody."""
 
-    def __init__(self, front: Front, door: int) -> None:
+    def __init__(self, front: Front, listener: int) -> None:
         super().__init__()
         self._front = front
-        self._door = door
+        self._listener = listener
 
     def arrive(self, visitor: Visitor, options: ListenerOptions) -> None:
-        self._front.arrived(visitor, self._door)
+        self._front.arrived(visitor, self._listener)
 
     def locate(self, visitor: Visitor, peer: str, options: ListenerOptions) -> None:
         self._front.say(Kind.LOCATED, self._front.numbers[visitor], peer.encode(errors="replace"))

@@ -11,6 +11,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, cast
 
+from mypy_extensions import mypyc_attr
+
 from stompbox.errors import LinkError, StompboxError
 from stompbox.server.fronts import link
 from stompbox.server.fronts.link import (
@@ -44,21 +46,37 @@ class RemoteSocket:
     """One socket of a front, by its `number` there. Is the transport of its Connection."""
 
     __slots__ = (
-        "_answered", "_heard", "_is_closing", "_is_paused", "_obeyed", "_on_the_way", "certificate_name", "connection",
-        "door", "is_clogged", "line", "number", "peer", "refusal",
+        "_answered",
+        "_has_ended_its_side",
+        "_heard",
+        "_is_closing",
+        "_is_paused",
+        "_obeyed",
+        "_on_the_way",
+        "acceptor",
+        "certificate_name",
+        "connection",
+        "is_clogged",
+        "line",
+        "number",
+        "peer",
+        "port",
+        "refusal",
     )  # fmt: skip
 
-    def __init__(self, line: FrontLink, number: int, door: Acceptor, peer: str) -> None:
+    def __init__(self, line: FrontLink, number: int, acceptor: Acceptor, peer: str) -> None:
         self.line = line
         self.number = number
-        self.door = door
+        self.acceptor = acceptor
         self.peer = peer
         self.certificate_name = ""
+        self.port = 0
         self.connection: Connection | None = None
         self.refusal: StompboxError | None = None  # what it is to be told as soon as it speaks STOMP
         self.is_clogged = False
         self._is_paused = False
         self._is_closing = False
+        self._has_ended_its_side = False  # the peer, while it was not listened to
         self._obeyed = 0  # octets, since the front was told
         self._on_the_way = 0  # octets that the client's system has not got, as far as the front has told
         self._heard: float | None = (
@@ -73,7 +91,8 @@ class RemoteSocket:
         if self.connection is not None:
             raise LinkError("bad-link", f"socket {self.number} is opened twice")
         self.peer, self.certificate_name = opening.peer[:LONGEST], opening.certificate[:LONGEST]
-        self.connection = self.line.broker.client_of(self.door.listener, self, self.peer)
+        self.port = opening.port
+        self.connection = self.line.broker.client_of(self.acceptor.listener, self, self.peer)
         if self.refusal is not None:
             self.connection.dismiss(self.refusal)
 
@@ -83,12 +102,14 @@ class RemoteSocket:
             raise LinkError("bad-link", f"socket {self.number} has sent something and was not opened")
         self._obeyed += len(data)
         connection.receive(data)
-        if self._obeyed >= CREDIT and not self._is_paused:
-            self._give_credit()
+        if not self._is_paused:
+            self._give_credit(connection)
 
-    def _give_credit(self) -> None:
-        obeyed, self._obeyed = self._obeyed, 0
-        self.line.say(Kind.CREDIT, self.number, COUNT.pack(obeyed))
+    def _give_credit(self, connection: Connection) -> None:
+        """Where it is worth a record; of a stranger always: until then its front does not know whether it is one still."""
+        if self._obeyed >= CREDIT or (self._obeyed and not connection.is_logged_in):
+            obeyed, self._obeyed = self._obeyed, 0
+            self.line.say(Kind.CREDIT, self.number, COUNT.pack(obeyed))
 
     def taken(self, octets: int) -> None:
         """The system of the front has taken them."""
@@ -111,17 +132,33 @@ class RemoteSocket:
             self.connection.dismiss(error)
 
     def ended_its_side(self) -> None:
-        if self.connection is not None and not self._is_closing and not self.connection.says_its_last():
+        """The peer says no more. While something of it waits to be obeyed that waits, too: of a socket of this process, which is not read
+        meanwhile, its end would not be known."""
+        self._has_ended_its_side = self._is_paused
+        connection = self.connection
+        if self._is_paused or connection is None or self._is_closing:
+            return
+        if not connection.says_its_last():
             self.line.say(Kind.FINISH, self.number)
 
     def lost(self) -> None:
-        """The socket is gone, or its front."""
-        self._is_closing = True
-        self.door.admission.gone(self)
-        self.line.broker.sockets.discard(self)
-        connection, self.connection = self.connection, None
+        """The socket is gone."""
+        connection = self._leave()
         if connection is not None:
             connection.lost()
+
+    def cut(self) -> None:
+        """Its front is gone."""
+        connection = self._leave()
+        if connection is not None:
+            connection.cut()
+
+    def _leave(self) -> Connection | None:
+        self._is_closing = True
+        self.acceptor.admission.gone(self)
+        self.line.broker.sockets.discard(self)
+        connection, self.connection = self.connection, None
+        return connection
 
     # What the admission and the broker do with it
 
@@ -141,7 +178,7 @@ class RemoteSocket:
     def enter(self) -> None:
         """Logs in. Raises Refused where the listener has enough of them."""
         if self in self.line.broker.sockets:
-            self.door.admission.enter(self, self.door.listener.options)
+            self.acceptor.admission.enter(self, self.acceptor.listener.options)
             self.line.say(Kind.ENTERED, self.number)
 
     @property
@@ -178,34 +215,41 @@ class RemoteSocket:
     def resume_reading(self) -> None:
         if self._is_paused:
             self._is_paused = False
-            if self._obeyed >= CREDIT:
-                self._give_credit()
+            if self.connection is not None:
+                self._give_credit(self.connection)
             self.line.say(Kind.RESUME, self.number)
+            if self._has_ended_its_side:
+                self.line.broker.loop.call_soon(self.ended_its_side)
 
     def close(self) -> None:
         """The front writes what is left, lets the peer read it, and closes."""
         if not self._is_closing:
             self._is_closing = True
-            self.door.admission.linger(self)
+            self.acceptor.admission.linger(self)
             self.line.say(Kind.CLOSE, self.number)
 
     def __repr__(self) -> str:
         return f"<RemoteSocket {self.number} of {self.line.name}>"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # NodeLink, of a node that follows
 class FrontLink(asyncio.Protocol):
     """The link to one front's process. `ended` is called when it is gone, with what was wrong with it."""
 
     def __init__(
-        self, broker: Broker, name: str, doors: list[Acceptor], ended: Callable[[LinkError | None], None]
+        self, broker: Broker, name: str, acceptors: list[Acceptor], ended: Callable[[LinkError | None], None]
     ) -> None:
         self.broker = broker
         self.name = name
         self.peer = name  # for those who look after what transports call
-        self.doors = doors
+        self.acceptors = acceptors
         self.ended = ended
         self.sockets: dict[int, RemoteSocket] = {}
         self.is_ready = False
+        self.obeys = (
+            asyncio.Event()
+        )  # it has all that it was told to begin with and of changes; or it is gone
+        self._behind = 0  # of those, how many it has not answered
         self.answered = 0  # the last beat that it has answered
         self.pulse = link.Pulse(0, 0.0)
         self._records = Records(link.MOST)
@@ -229,6 +273,12 @@ class FrontLink(asyncio.Protocol):
         if not self._is_planned:
             self._is_planned = True
             self.broker.loop.call_soon(self.flush)
+
+    def configure(self, settings: link.Settings) -> None:
+        """Tells it what it must know, when it begins and whenever something of it has changed."""
+        self.obeys.clear()
+        self._behind += 1
+        self.say(Kind.BEGIN, 0, link.settled(settings))
 
     def flush(self) -> None:
         self._is_planned = False
@@ -271,11 +321,12 @@ class FrontLink(asyncio.Protocol):
         if self._is_gone:
             return
         self._is_gone = True
+        self.obeys.set()
         self._out.clear()
         if not self.broker.has_failed:
             try:
                 for found in list(self.sockets.values()):
-                    found.lost()
+                    found.cut()
             except Exception as error:
                 self.broker.faults.stop(f"the connections of {self.name} ended", error)
         self.lost, self.sockets = len(self.sockets), {}
@@ -306,7 +357,7 @@ class FrontLink(asyncio.Protocol):
         elif kind == Kind.SIGNS:
             found.signs(*numbers(SIGNS, payload))
         elif kind == Kind.LINGERS:
-            found.door.admission.linger(found)
+            found.acceptor.admission.linger(found)
         elif kind == Kind.GONE:
             del self.sockets[found.number]
             found.lost()
@@ -316,7 +367,7 @@ class FrontLink(asyncio.Protocol):
     def _locate(self, found: RemoteSocket, payload: bytes) -> None:
         found.peer = payload[:LONGEST].decode(errors="replace")
         try:
-            found.door.admission.locate(found, found.peer, found.door.listener.options)
+            found.acceptor.admission.locate(found, found.peer, found.acceptor.listener.options)
         except StompboxError as error:
             found.dismiss(error)
 
@@ -327,7 +378,7 @@ class FrontLink(asyncio.Protocol):
         elif number:
             raise LinkError("bad-link", f"a record {kind} of socket {number}, which is not there")
         elif kind == Kind.READY:
-            self.is_ready = True
+            self._ready()
         elif kind == Kind.BEAT:
             self.pulse = read_as(link.Pulse, payload)
             self.answered = self.pulse.number
@@ -341,14 +392,20 @@ class FrontLink(asyncio.Protocol):
         else:
             raise LinkError("bad-link", f"a record {kind}")
 
+    def _ready(self) -> None:
+        self.is_ready = True
+        self._behind -= 1
+        if self._behind <= 0:
+            self.obeys.set()
+
     def _arrive(self, number: int, arrival: link.Arrival) -> None:
-        if not 0 <= arrival.door < len(self.doors):
-            raise LinkError("bad-link", f"somebody at the listener {arrival.door}, which is not there")
-        door = self.doors[arrival.door]
-        found = RemoteSocket(self, number, door, arrival.peer[:LONGEST])
+        if not 0 <= arrival.listener < len(self.acceptors):
+            raise LinkError("bad-link", f"somebody at the listener {arrival.listener}, which is not there")
+        acceptor = self.acceptors[arrival.listener]
+        found = RemoteSocket(self, number, acceptor, arrival.peer[:LONGEST])
         self._last, self.sockets[number] = number, found
         self.broker.sockets.add(found)
-        door.admission.arrive(found, door.listener.options)
+        acceptor.admission.arrive(found, acceptor.listener.options)
 
     def __repr__(self) -> str:
         return f"<FrontLink {self.name} sockets={len(self.sockets)}>"

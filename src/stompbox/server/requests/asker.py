@@ -19,6 +19,12 @@ class RequestsCore(Core, Protocol):
     publications: Publications
     progress: Progress | None
 
+    async def catch_up(self, address: str = "", offset: int = 0) -> None:
+        """Returns when this broker has what is there; of an address, what is below the offset. Raises Refused `node-behind`."""
+
+    def standing(self) -> dict[str, str]:
+        """What an answer says of how old it may be: nothing, where it is of now."""
+
 
 class Asked(Kept, Protocol):
     """The requests of a connection that wait for their answers."""

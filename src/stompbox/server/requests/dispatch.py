@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.logs.segments import EACH, HEADER
-from stompbox.errors import IllegalFrame, StompboxError
+from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.server.faults import is_through
 from stompbox.server.outgoing import PORTION, Portions
 from stompbox.server.pressure import Reason
@@ -52,6 +52,14 @@ REQUESTS: Final[Mapping[str, Handler]] = MappingProxyType(
         "disable": disable, "enable": enable, "progress": progress, "schedules": schedules, "unschedule": unschedule,
     }
 )  # fmt: skip
+
+
+def only_reads(what: str) -> Refused:
+    """The refusal of what changes something, or takes from a queue, where only logs are read."""
+    allowed = ", ".join(sorted(READING))
+    return Refused(
+        "read-only", f"{what}: this listener has `readOnly`; what it takes are the requests {allowed}"
+    )
 
 
 class Requests:
@@ -133,6 +141,9 @@ async def _serve(connection: Asker, frame: Frame) -> None:
                 "unknown-request",
                 f"request {name[:80]!r} is unknown; there are {', '.join(sorted(REQUESTS))}",
             )
+        if connection.options.read_only and (name not in READING or frame.headers.get("create") == "true"):
+            raise only_reads(f"request {name}")
+        await broker.catch_up()
         permissions = None
         while permissions is not broker.permissions:
             # what is read is read with the rights of when it is answered
@@ -155,7 +166,7 @@ async def _serve(connection: Asker, frame: Frame) -> None:
         connection.contain(f"request {name} was answered", error)
         broker.flush()
         return
-    _answer(connection, frame, headers, body)
+    _answer(connection, frame, headers | broker.standing(), body)
 
 
 def _answer(connection: Asker, frame: Frame, headers: dict[str, str], body: list[bytes]) -> None:

@@ -30,7 +30,7 @@ from stompbox.incarnations import Position, difference
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.security import Right
 from stompbox.selectors import Selector
-from stompbox.server.addressing.selecting import selector_of
+from stompbox.server.addressing.selecting import compiling, is_long, selector_of
 from stompbox.server.addressing.values import truth
 from stompbox.server.requests.replies import (
     Reply,
@@ -259,6 +259,7 @@ def _known_address(connection: Asker, frame: Frame) -> Address:
 
 async def fetch(connection: Asker, frame: Frame) -> Reply:
     """Chunks as they are stored, from `start` on; with a selector, the messages in them that it takes."""
+    await connection.broker.catch_up(qualified(connection, frame, "address"), number(frame, "stop"))
     address = _known_address(connection, frame)
     if number(frame, "stop") > address.log.committed:
         await confirmed(connection, [address])
@@ -266,7 +267,7 @@ async def fetch(connection: Asker, frame: Frame) -> Reply:
     _require_same(frame, address, number(frame, "stop"))
     start, stop = number(frame, "start"), min(number(frame, "stop"), end)
     most = max(1, min(number(frame, "max-bytes", MOST_BYTES), MOST_BYTES))
-    selector = selector_of(connection, frame)
+    selector = await selected(connection, frame.headers.get("selector"))
     select = SelectedChunks(selector, address).of if selector is not None else None
     committer = connection.broker.committer
     chunks = (
@@ -280,6 +281,23 @@ async def fetch(connection: Asker, frame: Frame) -> Reply:
     next_offset = min(chunks[-1].stop, stop) if chunks else max(start, stop)
     headers = {"next": str(next_offset), "first": str(address.log.oldest), "end": str(end)}
     return headers if selector is None else {**headers, "selected": "true"}, parts
+
+
+async def selected(connection: Asker, text: str | None) -> Selector | None:
+    """The selector of a request; a long one is compiled in turns of the loop."""
+    if text is None or not is_long(connection, text):
+        return selector_of(connection, text)
+    steps = compiling(connection, text)
+    turns = connection.broker.turns
+    until = turns.allowance()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            made: Selector = done.value
+            return made
+        if turns.clock() > until:
+            until = await turns.give_way()
 
 
 def _require_same(frame: Frame, address: Address, offset: int) -> None:

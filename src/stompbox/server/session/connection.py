@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
@@ -26,6 +26,7 @@ from stompbox.message import Shape
 from stompbox.security import Right, User
 from stompbox.server import notifications
 from stompbox.server.addressing.brokerheaders import AddedHeaders
+from stompbox.server.closings import LEFT, LOST, STOPPED, Why
 from stompbox.server.frames.commands import CHANGE_NOTHING, COMMANDS
 from stompbox.server.frames.speaker import Upload
 from stompbox.server.outgoing import GRACE
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox.connection")
 
+_TOKEN: Final = partial(token_hex, 8)  # in the names of temporary destinations
+
 E = TypeVar("E")  # a frame or a run
 
 
@@ -54,9 +57,9 @@ class Connection(Writing):
     """`peer` is the client's address for logs and limits."""
 
     __slots__ = (
-        "_afterwards", "_timer", "added_headers", "allowance", "answered", "client_id", "consumers", "decoder", "doubtful", "host",
-        "is_entered", "is_gone", "listener", "proof", "reading", "since", "temporaries", "timed_out", "transacted", "transactions",
-        "transform", "upload", "user",
+        "_afterwards", "_fault", "_timer", "added_headers", "allowance", "answered", "client_id", "consumers", "decoder", "doubtful",
+        "ending", "host", "is_entered", "is_gone", "listener", "proof", "reading", "since", "temporaries", "timed_out", "transacted",
+        "transactions", "transform", "upload", "user",
     )  # fmt: skip
 
     def __init__(self, broker: SessionCore, listener: Listener, transport: Transport, peer: str) -> None:
@@ -72,9 +75,7 @@ class Connection(Writing):
         self.is_entered = False  # logged in, and counted
         self.transform = broker.transform_of(options)
         self.added_headers: AddedHeaders | None = None  # None: what it sends is routed as it is
-        self.temporaries = Temporaries(
-            broker.engine, self.session_id, token_hex(8), options.max_subscriptions
-        )
+        self.temporaries = Temporaries(broker.engine, self.session_id, _TOKEN, options.max_subscriptions)
         self.answered: dict[Shape, Shape] = {}  # shapes by those whose reply-to is one of these temporaries
         self.upload: Upload | None = None  # a large body that is coming in
         self.consumers: dict[str, Consumer] = {}
@@ -90,6 +91,8 @@ class Connection(Writing):
             broker.engine.unacknowledged, max(MOST_OUT, options.max_connection_memory), most_bindings
         )
         self._afterwards: Callable[[], None] | None = None  # when what it held has gone back
+        self.ending: Why | None = None  # why it has ended
+        self._fault: Why | None = None  # what it was refused for last
         self.is_gone = False  # the socket is, and all that came is obeyed
         self._timer: TimerHandle | None = None  # of heart-beats and the time to live, once it is logged in
         broker.arrive(self)
@@ -181,7 +184,8 @@ class Connection(Writing):
     def refuse(self, error: StompboxError, frame: Frame | None = None) -> None:
         """ERROR for a frame, which had no effect; then the close, where the version or the fault asks for it."""
         closes = (
-            self.session.version.closes_on_error  # STOMP 1.2, ERROR: MUST close
+            # STOMP 1.2, ERROR: MUST close
+            (self.session.version.closes_on_error and self.options.close_after_ordinary_errors)
             # whoever is refused before CONNECTED is refused for good, in every version
             or not self.session.is_open
             or isinstance(error, FrameError | BrokerFault)
@@ -195,11 +199,17 @@ class Connection(Writing):
             headers["version"] = SUPPORTED
         body = f"{text}\n".encode()
         headers |= {"content-type": "text/plain", "content-length": str(len(body))}
-        if self.broker.refusals.tell(self.name, error, closes=closes):
+        if self.broker.refusals.tell(self.name, error, closes=closes, about=self.marks):
             notifications.refused(self, error, frame)
         self.say(encode_frame(Frame("ERROR", headers, body), self.session.version))
+        self._fault = error.code, text
         if closes:
             self.end(is_failure=True)
+
+    @property
+    def marks(self) -> dict[str, object]:
+        """Whose an entry of the log is, for logs in JSON."""
+        return {"connection": self.session_id, "user": self.user.name}
 
     def refuse_each(self, error: StompboxError, event: Sends) -> None:
         """Refuses the SENDs of a run, none of which had an effect, each with its own ERROR."""
@@ -214,9 +224,12 @@ class Connection(Writing):
         frame = None if error.receipt is None else Frame("", {"receipt": error.receipt})
         self.refuse(error, self.upload.frame if frame is None and self.upload is not None else frame)
 
-    def end(self, *, is_failure: bool, then: Callable[[], None] | None = None) -> None:
+    def end(
+        self, *, is_failure: bool, then: Callable[[], None] | None = None, why: Why | None = None
+    ) -> None:
         """Nothing more is obeyed; what it held goes back, and `then` is called. The socket closes when all is said."""
         self.is_ended = True
+        self.ending = self.ending or why or self._fault or LOST
         self.session.state = SessionState.ENDING
         self.reading.clear()
         self.broker.leave_user(self)
@@ -230,7 +243,7 @@ class Connection(Writing):
         self.pending.clear()
         if not self.is_ended:
             self.out.append(last_word(self))
-            self.end(is_failure=False)
+            self.end(is_failure=False, why=STOPPED)
         self.broker.waiting.pop(self, None)
         if self.outgoing is not None:  # nothing more can be said within a frame
             self.outgoing = None
@@ -249,7 +262,7 @@ class Connection(Writing):
         if not self.pending.size and not self.is_leaving:
             return False
         if not self.is_ended:
-            self.end(is_failure=True)
+            self.end(is_failure=True, why=LEFT)
             self.broker.flush()
         return True
 
@@ -258,11 +271,20 @@ class Connection(Writing):
         if self.is_lost:
             return
         self.is_lost = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self.stop_beating()
         self.broker.pressure.leave(self)
         if not self.reading.will_go_on:
             self.broker.turns.in_time(self._all_gone)
+
+    def cut(self) -> None:
+        """What has passed its octets on is gone. Its client may be there again by another way: what waits for its turn here is not obeyed,
+        so that it comes not behind what the client sends there."""
+        self.reading.clear()
+        self.lost()
+
+    def stop_beating(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _all_gone(self) -> None:
         self.gone()
@@ -280,7 +302,7 @@ class Connection(Writing):
             )
         broker.set_time()
         if not self.is_ended:
-            self.end(is_failure=True)
+            self.end(is_failure=True, why=LOST)
         self.outgoing = None
         self.out.clear()
         self.pending.clear()
@@ -289,6 +311,7 @@ class Connection(Writing):
             self.requests.drained()
             self.requests = None
         broker.leave(self)
+        broker.closings.tell(self, self.ending or LOST, broker.now())
         self.account.close(broker.ledger)
         self.reading.leave()
 

@@ -2,7 +2,8 @@
 
 A read is obeyed up to the end of its turn (turns.py). While the rest of it waits nothing more is read, and what the transport had read
 already waits behind it; nobody holds it against the client that its heart-beats are not read meanwhile. When the socket is gone, what
-had come is obeyed all the same, after the login that it waits for: who sends and closes has sent.
+had come is obeyed all the same, after the login that it waits for: who sends and closes has sent. Where a front or a node that passed
+it on is gone, nothing more is obeyed (Connection.cut).
 
 | the connection is …  | because                                          | until           | its frames        |
 |----------------------|--------------------------------------------------|-----------------|-------------------|
@@ -143,7 +144,11 @@ class Reading:
             # many strangers at once wait for each other
             self._put_off(data)
         else:
-            self._take(data, self.turns.allowance() if size > SMALL else FOREVER)
+            until = self.turns.allowance() if size > SMALL else FOREVER
+            if connection.decoder.logged_in:
+                self._feed(data, until)
+            else:
+                self._feed_first(data, until)
         if (self.events is not None or self.steps is not None or self.left) and self._is_over():
             self._wait()
         connection.broker.was_read(size)
@@ -204,7 +209,7 @@ class Reading:
         """The one place where bytes meet the decoder: whatever it finds at fault, at once or later, is an ERROR and the close."""
         try:
             events = self.connection.decoder.receive(data)
-        except FrameError as error:
+        except Exception as error:
             events = faulty(error)
         self._obey_all(events, until)
 
@@ -244,7 +249,11 @@ class Reading:
             for event in () if connection.is_ended else events:
                 frames -= 1
                 if self.holding is None or not self.holding.takes(event):
-                    if isinstance(event, Frame):
+                    if isinstance(event, Sends):
+                        connection.session.require_open("SEND")
+                        is_obeying = True
+                        connection.attempt(sending.sends, event, None)
+                    elif isinstance(event, Frame):
                         is_obeying = True
                         connection.obey(event)
                     elif isinstance(event, Acks):
@@ -254,10 +263,7 @@ class Reading:
                     else:
                         connection.session.require_open("SEND")
                         is_obeying = True
-                        if isinstance(event, Sends):
-                            connection.attempt(sending.sends, event, None)
-                        else:
-                            uploads.obey(connection, event)
+                        uploads.obey(connection, event)
                     is_done = self.steps is None or self._take_steps(until)
                     if connection.is_ended:
                         break

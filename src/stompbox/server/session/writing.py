@@ -27,6 +27,7 @@ from stompbox.stomp.heartbeat import Pulse
 from stompbox.stomp.session import Session
 
 if TYPE_CHECKING:
+    from stompbox.server.closings import Why
     from stompbox.server.requests.asker import Asked
     from stompbox.server.seam import FrameLog, Transport
     from stompbox.server.session.core import SessionCore
@@ -73,8 +74,10 @@ class Writing(metaclass=ABCMeta):
         return self
 
     @abstractmethod
-    def end(self, *, is_failure: bool, then: Callable[[], None] | None = None) -> None:
-        """Ends the connection: nothing more is obeyed."""
+    def end(
+        self, *, is_failure: bool, then: Callable[[], None] | None = None, why: Why | None = None
+    ) -> None:
+        """Ends the connection: nothing more is obeyed. `why`: where no refusal says it."""
 
     def write_out(self) -> None:
         """Hands everything to the system at once; what auto subscriptions got is acknowledged when it was taken."""
@@ -211,7 +214,8 @@ class Writing(metaclass=ABCMeta):
             if self.session.version.closes_on_error:
                 # STOMP 1.2, ERROR: MUST close; what else it waits for it will not learn
                 self.pending.clear()
-                self.end(is_failure=False)  # the disk's fault is no attempt of a message
+                # the disk's fault is no attempt of a message
+                self.end(is_failure=False, why=(error.code, "not stored"))
                 break
 
     def release(self, sequence: int) -> None:

@@ -24,7 +24,7 @@ class Behind(Protocol):
 
     def receive(self, data: bytes) -> None: ...
     def dismiss(self, error: StompboxError) -> bool:
-        """Its door has something against it, before its login. False: it is too late for that."""
+        """The listener has something against it, before its login. False: it is too late for that."""
 
     def drained(self) -> None:
         """The system has taken all that was written."""

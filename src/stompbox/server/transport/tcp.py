@@ -45,16 +45,17 @@ class Socket(asyncio.Protocol):
 
     __slots__ = (
         "__weakref__", "_awaits_proxy", "_closing", "_deadline", "_dropped", "_first", "_is_half_closed", "_is_readable", "_library",
-        "_raw", "_receiver", "_transport", "admission", "broker", "is_clogged", "listener", "peer",
+        "_raw", "_receiver", "_transport", "admission", "broker", "is_clogged", "listener", "peer", "port",
     )  # fmt: skip
 
-    def __init__(self, broker: Host, door: Acceptor) -> None:
+    def __init__(self, broker: Host, acceptor: Acceptor) -> None:
         self.broker = broker
-        self.listener = door.listener
-        self.admission = door.admission
-        self._library = door.library
+        self.listener = acceptor.listener
+        self.admission = acceptor.admission
+        self._library = acceptor.library
         self.is_clogged = False
         self.peer = "local"
+        self.port = 0
         self._is_readable = not self.listener.is_tls  # the TLS hand-shake is done
         self._closing = False
         self._dropped = 0  # octets that came meanwhile
@@ -75,6 +76,7 @@ class Socket(asyncio.Protocol):
         name = transport.get_extra_info("peername")
         # that of a file's socket is a text, which the client chooses
         self.peer = str(name[0]) if name and isinstance(name, tuple) else "local"
+        self.port = int(name[1]) if name and isinstance(name, tuple) else 0
         self.broker.sockets.add(self)
         options = self.listener.options
         self._deadline: asyncio.TimerHandle | None = self.broker.loop.call_later(
@@ -118,14 +120,21 @@ class Socket(asyncio.Protocol):
             )
         )
 
-    @guarded
     def data_received(self, data: bytes) -> None:
+        receiver = self._receiver
+        if receiver is None or self._closing or self.broker.has_failed:
+            self._received_first(data)
+            return
+        try:
+            receiver.receive(data)
+        except Exception as error:
+            self.broker.faults.stop(f"data received of a client at {self.peer}", error)
+
+    @guarded
+    def _received_first(self, data: bytes) -> None:
+        """What comes while nobody knows what the peer speaks, or when nobody obeys it any more."""
         if self._closing:
             self._drop(len(data))
-            return
-        receiver = self._receiver
-        if receiver is not None:
-            receiver.receive(data)
             return
         self._first += data
         if self._awaits_proxy and not self._introduced():
@@ -174,7 +183,9 @@ class Socket(asyncio.Protocol):
         if found is None:
             return False
         self._awaits_proxy = False
-        self.peer, self._first = found[0] or self.peer, self._first[found[1] :]
+        if found[0]:  # the port that is known is the balancer's
+            self.peer, self.port = found[0], 0
+        self._first = self._first[found[1] :]
         return self._is_located() and bool(self._first)
 
     def dismiss(self, error: StompboxError) -> None:
@@ -408,45 +419,45 @@ class Acceptor:
         return secured(accepted, self.context, self.broker.loop)
 
 
-async def listen(broker: Broker, listener: Listener, door: Acceptor | None = None) -> asyncio.Server:
+async def listen(broker: Broker, listener: Listener, acceptor: Acceptor | None = None) -> asyncio.Server:
     """Starts to accept. Raises ConfigError when the address cannot be listened on."""
-    door = door or Acceptor(broker, listener)
+    acceptor = acceptor or Acceptor(broker, listener)
     try:
-        server = await _serve(broker, door)
+        server = await _serve(broker, acceptor)
     except OSError as error:
         raise ConfigError(
             "cannot-listen",
             f"cannot listen on {listener}: {reason_of(error)}; --listen chooses another place",
         ) from None
     if not listener.is_unix:
-        door.opened(server.sockets[0].getsockname()[1])
-    broker.acceptors.append(door)
+        acceptor.opened(server.sockets[0].getsockname()[1])
+    broker.acceptors.append(acceptor)
     return cast(asyncio.Server, server)
 
 
-async def _serve(broker: Broker, door: Acceptor) -> Any:  # its sockets are a tuple, uvloop's a list
+async def _serve(broker: Broker, acceptor: Acceptor) -> Any:  # its sockets are a tuple, uvloop's a list
     """At the socket that the service manager has opened there, else at its own."""
-    listener, loop = door.listener, broker.loop
-    bound = ready_made(door)
+    listener, loop = acceptor.listener, broker.loop
+    bound = ready_made(acceptor)
     if bound is not None:
-        return await accept(loop, door, bound)
+        return await accept(loop, acceptor, bound)
     return await loop.create_server(
-        door.receive, listener.host, listener.port, backlog=BACKLOG, reuse_address=True
+        acceptor.receive, listener.host, listener.port, backlog=BACKLOG, reuse_address=True
     )
 
 
-def ready_made(door: Acceptor) -> socket.socket | None:
+def ready_made(acceptor: Acceptor) -> socket.socket | None:
     """The socket that the service manager has opened for a listener, or the one that is a file; None: it is to be opened. Raises OSError,
     or ConfigError."""
-    listener = door.listener
+    listener = acceptor.listener
     bound = systemd.inherited().claim(listener.host, listener.port)
     if bound is None and listener.is_unix:
-        bound, door.place = unixsocket.listening(listener.host, listener.options, BACKLOG)
+        bound, acceptor.place = unixsocket.listening(listener.host, listener.options, BACKLOG)
     return bound
 
 
-async def accept(loop: asyncio.AbstractEventLoop, door: Acceptor, bound: socket.socket) -> Any:
+async def accept(loop: asyncio.AbstractEventLoop, acceptor: Acceptor, bound: socket.socket) -> Any:
     """The server of a socket that listens."""
-    if door.listener.is_unix:
-        return await loop.create_unix_server(door.receive, sock=bound, backlog=BACKLOG, **unixsocket.KEPT)
-    return await loop.create_server(door.receive, sock=bound, backlog=BACKLOG)
+    if acceptor.listener.is_unix:
+        return await loop.create_unix_server(acceptor.receive, sock=bound, backlog=BACKLOG, **unixsocket.KEPT)
+    return await loop.create_server(acceptor.receive, sock=bound, backlog=BACKLOG)

@@ -9,6 +9,7 @@ fifth of the cost; whatever is anything else, or wrong, is the library's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 _LONGEST: Final = 14  # octets of a head
@@ -29,11 +30,11 @@ def whole_messages(data: bytes, at: int, most: int, limit: int) -> tuple[int, li
         if kind not in (_TEXT, _BINARY) or length > _OF_TWO or length < 0:
             break
         if length == _OF_TWO:
-            length, start = int.from_bytes(data[at + 2 : at + 4]), at + 8
+            length, start = data[at + 2] << 8 | data[at + 3], at + 8
         stop = start + length
         if stop > size or length > limit:
             break
-        payload = _unmasked(data[start:stop], data[start - 4 : start])
+        payload = _apply_mask(data[start:stop], data[start - 4 : start])
         if kind == _TEXT and not payload.isascii() and not is_utf8(payload):
             break
         is_text = kind == _TEXT
@@ -47,6 +48,18 @@ def _unmasked(payload: bytes, mask: bytes) -> bytes:
     size = len(payload)
     repeated = (mask * (size // 4 + 1))[:size]
     return (int.from_bytes(payload) ^ int.from_bytes(repeated)).to_bytes(size)
+
+
+def _unmasking() -> Callable[[bytes, bytes], bytes]:
+    """The library's own in C: six times as fast for 150 octets, and more for more; it has none where it could not be compiled."""
+    try:
+        from websockets.speedups import apply_mask
+    except ImportError:
+        return _unmasked
+    return apply_mask
+
+
+_apply_mask: Final = _unmasking()
 
 
 def is_utf8(data: bytes) -> bool:

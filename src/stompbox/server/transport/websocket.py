@@ -404,6 +404,10 @@ class WebSocket:
         return self.socket.certificate_name
 
     @property
+    def port(self) -> int:
+        return self.socket.port
+
+    @property
     def is_clogged(self) -> bool:
         return self.socket.is_clogged
 

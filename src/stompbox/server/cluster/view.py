@@ -1,0 +1,274 @@
+"""What a node that follows has applied, as a broker that answers and changes nothing: for its admin interface, and for who reads logs.
+
+    the store    is the node's own, which the Applier fills; nothing is ever written through the view
+    the engine   is made of it anew when somebody asks and there is more: at most so often that it costs a fifth of the time
+    an answer    is of a whole commit, and says how old it may be: all that was confirmed until `as_of` is in it
+
+It never has what the log has not, because the store has not. Decides what of a store may be shown: an offset counts as confirmed where a
+message, or a cursor beyond it, shows that it was given out; offsets that are stored ahead of use do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Protocol
+
+from stompbox.broker.engine import Engine
+from stompbox.broker.recovery import recover
+from stompbox.commitlog.replicated import Local, position_in
+from stompbox.errors import Refused, StoreError
+from stompbox.security import Users
+from stompbox.server.broker import EPOCH, Broker
+from stompbox.server.configuring import limit_memory, permissions_of
+from stompbox.server.hosts import Hosts
+from stompbox.server.transport.tcp import Acceptor as TcpAcceptor
+from stompbox.store.base import CLUSTER, NOWHERE, Commit, Part, Recovered, StoredChunk, StoredLog
+from stompbox.store.folderstore import FolderStore
+
+if TYPE_CHECKING:
+    from stompbox.config import Configuration, Listener
+    from stompbox.server.cluster.members import Table
+    from stompbox.server.seam import Acceptor
+
+LEAST: Final = 0.1  # seconds between two looks at the store,
+SHARE: Final = 5  # and so many times as long as the last one took
+PATIENCE: Final = 2.0  # seconds that who asks for offsets waits until they are here
+PAUSE: Final = 0.05  # seconds between two looks meanwhile
+
+
+class Followed(Protocol):
+    """The node, as far as the view asks it."""
+
+    name: str
+    role: str
+    local: Local
+    store: FolderStore  # of `local`
+
+    @property
+    def as_of(self) -> float:
+        """By the monotonic clock: all that was confirmed until then is in the store; 0.0: not known."""
+
+    def described(self) -> Table: ...
+
+
+class Shown:
+    """The node's store, to be read. `turn` is held while it is closed and opened again."""
+
+    def __init__(self, node: Followed) -> None:
+        self.node = node
+        self.turn = Lock()
+        self.is_open = False
+
+    def _store(self) -> FolderStore:
+        if not self.is_open:
+            raise StoreError("store-closed", f"node {self.node.name!r} does not follow just now")
+        return self.node.store
+
+    def look(self) -> tuple[Recovered, int]:
+        """What the store has, and up to which record; offsets that are stored ahead of use are left out."""
+        with self.turn:
+            store = self._store()
+            found = store.recover()
+            ends = store.ends()
+        position = position_in(found.entries).position
+        for key in [key for key in found.entries if key[0] == CLUSTER or key == EPOCH]:
+            del found.entries[key]
+        for cursor in found.cursors:
+            last = max([cursor.position, *[stop for _, stop in cursor.ahead]])
+            ends[cursor.log] = max(ends.get(cursor.log, 0), last)
+        return replace(found, logs=[_ended(log, ends.get(log.id, 0)) for log in found.logs]), position
+
+    def recover(self) -> Recovered:
+        """Nothing: the view looks when it is asked."""
+        return Recovered([], [], {})
+
+    def apply(self, commit: Commit) -> None:
+        raise StoreError("data-not-writable", f"node {self.node.name!r} follows, and stores what the log has")
+
+    def read(self, log: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
+        with self.turn:
+            return self._store().read(log, start, stop, max_bytes)
+
+    def read_part(self, body: int, number: int) -> bytes:
+        with self.turn:
+            return self._store().read_part(body, number)
+
+    def find_time(self, log: int, timestamp: int) -> int:
+        with self.turn:
+            return self._store().find_time(log, timestamp)
+
+    def sizes(self, logs: Iterable[int], since: Mapping[int, int] = NOWHERE) -> dict[int, tuple[int, int]]:
+        wanted = list(logs)
+        if not wanted:
+            return {}
+        with self.turn:
+            return self._store().sizes(wanted, since)
+
+    def outline(self, log: int) -> Iterator[Part]:
+        with self.turn:
+            return iter(list(self._store().outline(log)))
+
+    @property
+    def unverified(self) -> str:
+        return ""
+
+    def maintain(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """The store is the node's."""
+
+
+def _ended(log: StoredLog, end: int) -> StoredLog:
+    return replace(log, first=min(log.first, end), stop=end, next=end)
+
+
+class View(Broker):
+    """The broker of a node that follows."""
+
+    is_view = True
+
+    def __init__(self, node: Followed, configuration: Configuration, loop: asyncio.AbstractEventLoop) -> None:
+        self.shown = Shown(node)
+        self.position = -1  # the record up to which it shows the store
+        self.as_of = 0.0
+        self._looked = self._cost = 0.0
+        self._turn = asyncio.Lock()
+        self._passed: Sequence[Acceptor] = ()
+        super().__init__(configuration, self.shown, loop, is_durable=False)
+        self.cluster = node
+
+    @property
+    def node(self) -> Followed:
+        return self.shown.node
+
+    def follow(self) -> None:
+        """Answers from now on."""
+        self.shown.is_open = True
+
+    def show(self, acceptors: Sequence[Acceptor]) -> None:
+        """Clients that come in at these acceptors are passed on."""
+        self._passed = acceptors
+
+    @property
+    def all_acceptors(self) -> list[Acceptor]:
+        return [*self.acceptors, *self._passed]
+
+    def take(self, configuration: Configuration) -> None:
+        """What the configuration says from now on, for who connects next."""
+        self.configuration = configuration
+        self.hosts = Hosts(configuration.virtual_hosts)
+        self.users = Users(configuration.users, configuration.authentication_cache_size)
+        self.permissions = permissions_of(configuration)
+
+    def open(self, listeners: Iterable[Listener]) -> list[TcpAcceptor]:
+        """What is open here for who only reads."""
+        found = [TcpAcceptor(self, listener) for listener in listeners]
+        self.acceptors = list(found)
+        return found
+
+    def rest(self) -> None:
+        """Answers nobody: the node leads, or its store is another one. Waits for a read that is under way."""
+        self.shown.is_open = False
+        with self.shown.turn:
+            self.position, self.as_of = -1, 0.0
+        for connection in list(self.connections):
+            connection.shut()
+        for one in list(self.sockets):
+            one.abort()
+        self.acceptors = []
+        self.engine = self._engine()
+
+    def _engine(self) -> Engine:
+        configuration = self.configuration
+        found = Engine(configuration.settings_of(), wildcards=configuration.wildcards())
+        limit_memory(found, configuration)
+        return found
+
+    # Looking
+
+    async def catch_up(self, address: str = "", offset: int = 0) -> None:
+        begun = monotonic()
+        while True:
+            await self._look()
+            if not address or self._reaches(address, offset):
+                return
+            if self.as_of >= begun:  # there was no more when it was asked for, as far as can be seen here
+                break
+            if monotonic() - begun > PATIENCE:
+                break
+            await asyncio.sleep(PAUSE)
+        if address in self.engine.addresses:
+            text = (
+                f"node {self.node.name!r} has {address!r} up to offset {self.engine.addresses[address].log.committed}, "
+                f"not to {offset}"
+            )
+            raise Refused("node-behind", text)
+
+    def _reaches(self, address: str, offset: int) -> bool:
+        found = self.engine.addresses.get(address)
+        return found is not None and offset <= found.log.committed
+
+    async def _look(self) -> None:
+        """Shows what the store has, where it has more than what is shown."""
+        async with self._turn:
+            node, as_of = self.node, self.node.as_of
+            if self.position == node.local.position:
+                self.as_of = max(self.as_of, as_of)
+                return
+            begun = monotonic()
+            if self.position >= 0 and begun - self._looked < max(LEAST, SHARE * self._cost):
+                return
+            recovered, position = await self.committer.do(self.shown.look)
+            if not self.shown.is_open:
+                raise Refused("not-the-leader", f"node {node.name!r} does not follow any more")
+            before, self.engine = self.engine, self._engine()
+            self.set_time()
+            try:
+                recover(self.engine, recovered, is_view=True)
+            except BaseException:
+                self.engine = before
+                raise
+            self.position, self.as_of = position, as_of
+            self._looked = monotonic()
+            self._cost = self._looked - begun
+
+    @property
+    def lag(self) -> int:
+        """Records that the log is known to have beyond what is shown."""
+        return max(0, self.node.described().position - max(0, self.position))
+
+    @property
+    def staleness(self) -> float | None:
+        """Seconds: all that was confirmed before is in what is shown. None: not known."""
+        return monotonic() - self.as_of if self.as_of else None
+
+    def standing(self) -> dict[str, str]:
+        stale = self.staleness
+        known = {} if stale is None else {"stale-ms": str(int(stale * 1000) + 1)}
+        return {"node": self.node.name, "lag": str(self.lag), **known}
+
+    # What it does not do
+
+    def _begin(self, store: object, first: Commit) -> StoreError | None:
+        return None
+
+    def _make(self, configuration: Configuration) -> None:
+        """What the configuration names was made by the leader."""
+
+    def _commit_when_due(self, *, is_turn_over: bool) -> None:
+        self.is_wanted = False
+
+    def _plan_tick(self, deadline: int) -> None:
+        """Nothing expires here: the leader says what has."""
+
+    def when_durable(self, waiter: asyncio.Future[None]) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    async def _store_the_rest(self) -> None:
+        """A view has nothing that would have to be stored."""

@@ -1,0 +1,117 @@
+"""`dialect=activemq` and `dialect=rabbitmq`, effect by effect; each is an option of its own, and off without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from stompbox.config import Dialect, parse_listener
+from stompbox.config.options import DIALECTS
+from tests.conformance.playing import played
+from tests.conformance.script import Case, Play, Step, hear, keep, leave, say, send, subscribe, sync
+
+ACTIVEMQ = """
+memory = true
+[[listener]]
+url = "tcp://127.0.0.1:0?dialect=activemq"
+"""
+RABBITMQ = """
+memory = true
+[[listener]]
+url = "tcp://127.0.0.1:0?dialect=rabbitmq"
+[[address-setting]]
+match = "#"
+max-delivery-attempts = 2
+"""
+ALONE = """
+memory = true
+[[listener]]
+url = "tcp://127.0.0.1:0?closeAfterOrdinaryErrors=false;requirePrefix=true;nackPolicy=dead-letter"
+"""
+NACKS = ("1.1", "1.2")
+
+
+def nack(client: str, headers: str = "") -> Step:
+    """NACK of the message that comes next."""
+
+    def step(play: Play) -> None:
+        if play.version == "1.2":
+            keep(client, "MESSAGE", told="ack")(play)
+            say(client, "NACK", headers=f"id:{{told}}\n{headers}")(play)
+        else:
+            keep(client, "MESSAGE", told="message-id")(play)
+            say(client, "NACK", headers=f"subscription:0\nmessage-id:{{told}}\n{headers}")(play)
+
+    return step
+
+
+def stays_open(client: str, code: str) -> Step:
+    """An ERROR, after which the connection goes on in every version."""
+
+    def step(play: Play) -> None:
+        hear(client, "ERROR", code=code)(play)
+        sync(client)(play)
+
+    return step
+
+
+BOTH = [
+    Case("an ordinary error leaves the connection open: {broker}", [
+        say("a", "SUBSCRIBE", "/queue/{x}", headers="id:0\nack:no"), stays_open("a", "bad-ack"),
+        subscribe("a", "/queue/{x}"), send("a", "/queue/{x}", "1"), hear("a", "MESSAGE", "1"),
+    ]),
+]  # fmt: skip
+
+CASES = [
+    Case("activemq: a NACK makes a dead letter at once", [
+        subscribe("d", "/queue/DLQ"), subscribe("a", "/queue/{x}", headers="ack:client"), send("s", "/queue/{x}", "1"), nack("a"),
+        hear("d", "MESSAGE", "1", dead_letter_reason="rejected"), sync("a"),
+    ], versions=NACKS, broker="activemq"),
+    Case("activemq: a queue of a virtual topic", [
+        subscribe("a", "/queue/Consumer.A.VirtualTopic.{x}"), subscribe("b", "/queue/Consumer.B.VirtualTopic.{x}"),
+        send("s", "/topic/VirtualTopic.{x}", "1"), hear("a", "MESSAGE", "1"), hear("b", "MESSAGE", "1"),
+    ], broker="activemq"),
+    Case("activemq: a bare name is a queue", [
+        subscribe("a", "{x}"), send("s", "/queue/{x}", "1"), hear("a", "MESSAGE", "1"),
+    ], broker="activemq"),
+    Case("rabbitmq: a NACK brings the message again, however often", [
+        subscribe("a", "/queue/{x}", headers="ack:client"), send("s", "/queue/{x}", "1"), nack("a"), nack("a"), nack("a"),
+        hear("a", "MESSAGE", "1", redelivered="true"),
+    ], versions=NACKS, broker="rabbitmq"),
+    Case("rabbitmq: a NACK with requeue:false makes a dead letter", [
+        subscribe("d", "/queue/DLQ"), subscribe("a", "/queue/{x}", headers="ack:client"), send("s", "/queue/{x}", "1"),
+        nack("a", "requeue:false"), hear("d", "MESSAGE", "1", dead_letter_reason="rejected"), sync("a"),
+    ], versions=NACKS, broker="rabbitmq"),
+    Case("rabbitmq: a destination without a known prefix is refused", [
+        say("a", "SEND", "{x}"), stays_open("a", "bad-destination"),
+        say("a", "SUBSCRIBE", "/else/{x}", headers="id:0"), stays_open("a", "bad-destination"),
+        subscribe("a", "/exchange/amq.topic/{x}"), send("s", "/topic/{x}", "1"), hear("a", "MESSAGE", "1"), leave("a"),
+    ], broker="rabbitmq"),
+    Case("each effect alone: requirePrefix and closeAfterOrdinaryErrors", [
+        say("a", "SEND", "{x}"), stays_open("a", "bad-destination"),
+        subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1"), hear("a", "MESSAGE", "1"),
+    ], broker="alone"),
+    Case("each effect alone: nackPolicy", [
+        subscribe("d", "/queue/DLQ"), subscribe("a", "/queue/{x}", headers="ack:client"), send("s", "/queue/{x}", "1"), nack("a"),
+        hear("d", "MESSAGE", "1", dead_letter_reason="rejected"),
+    ], versions=NACKS, broker="alone"),
+]  # fmt: skip
+
+CONFIGURATIONS = {"activemq": ACTIVEMQ, "rabbitmq": RABBITMQ, "alone": ALONE}
+
+PLACED = [
+    Case(case.name.format(broker=broker), case.steps, broker=broker)
+    for case in BOTH
+    for broker in ("activemq", "rabbitmq")
+]
+test_over_tcp, test_over_websocket = played([*PLACED, *CASES], PLACED)
+
+
+@pytest.mark.parametrize("dialect", [Dialect.ACTIVEMQ, Dialect.RABBITMQ])
+def test_silence_ends_no_connection_and_nothing_is_persistent_unasked(dialect: Dialect) -> None:
+    """Neither of the two drops a client that has not agreed to heart-beats."""
+    assert DIALECTS[dialect]["default_persistent"] is False
+    assert DIALECTS[dialect]["connection_ttl"] == -1
+    assert (
+        parse_listener(f"tcp://h:1?dialect={dialect.value}", connection_ttl=5000).options.connection_ttl
+        == 5000
+    )
