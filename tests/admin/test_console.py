@@ -24,8 +24,10 @@ def policy(header: str) -> dict[str, str]:
 @pytest.mark.parametrize(("path", "kind"), [(path, kind) for path, (_, kind) in FILES.items()])
 def test_a_file_comes_with_its_type_and_a_strict_policy(served: Served, path: str, kind: str) -> None:
     answer = ask(served.admin, path)
+    listener = f" ws://127.0.0.1:{served.port}" if path == "/" else ""
     assert (answer.status, answer.headers["content-type"].partition(";")[0]) == (200, kind)
-    assert policy(answer.headers["content-security-policy"]) == DIRECTIVES
+    expected = {**DIRECTIVES, "connect-src": f"'self'{listener}"}
+    assert policy(answer.headers["content-security-policy"]) == expected
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert answer.headers["x-frame-options"] == "DENY"
@@ -37,10 +39,13 @@ def test_the_page_is_only_files_of_its_own(served: Served) -> None:
     page = ask(served.admin, "/").body.decode()
     named = set(re.findall(r'(?:src|href)="([^"#]*)', page)) - {""}
     assert named == set(FILES) - {"/", "/login", "/login.js"} | {"/api/v1", "/metrics"}
+    scripts = [path for path in FILES if path.endswith(".js")]
+    for path in scripts:  # what a module is made of is asked for with the page, and not one after the other
+        assert set(re.findall(r'from "\.(/[a-z]+\.js)"', ask(served.admin, path).body.decode())) <= named
     login = ask(served.admin, "/login").body.decode()
     assert set(re.findall(r'(?:src|href)="([^"#]*)', login)) <= set(FILES) | {"/api/v1"}
     assert not re.search(r"<style|style=|<script>|\son\w+=|https?://", page + login)
-    for path in ("/console.js", "/login.js", "/console.css"):
+    for path in (*scripts, "/console.css"):
         text = ask(served.admin, path).body.decode()
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|@import|url\(", text

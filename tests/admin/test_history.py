@@ -175,3 +175,31 @@ def test_a_wrong_question(served: Served, query: str, status: int, code: str) ->
 def test_it_takes_the_right_to_see_it(start: Start) -> None:
     served = start(USERS)
     assert ask(served.admin, "/api/v1/history").status == 401
+
+
+def test_what_was_sent_is_there_in_outline() -> None:
+    async def story(broker: Broker, past: History) -> None:
+        for number in range(2 * history.BROAD + 3):
+            sent(broker, "drawn", number % 2)
+            sent(broker, "other", 1)
+            await past.step()
+        found = await past.activity(["drawn", "not.there"])
+        assert (found.step, list(found.addresses)) == (history.STEP * history.BROAD, ["drawn"])
+        whole = past.plot("drawn", "10m").series["received"]
+        assert len(found.addresses["drawn"]) == len(whole) // history.BROAD
+        assert found.addresses["drawn"][-1] == sum(whole[-history.BROAD :])
+
+    played(story)
+    assert Series(("n",), ()).outline() == []
+
+
+def test_one_message_is_enough_for_an_address_that_has_come_since() -> None:
+    async def story(broker: Broker, past: History) -> None:
+        sent(broker, "before", 1)
+        await past.step()
+        sent(broker, "since", 1)
+        await past.step()
+        assert past.plot("since", "10m").series
+        assert not past.plot("before", "10m").series, "it may be as old as its log"
+
+    played(story)

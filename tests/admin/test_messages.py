@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from stompbox.admin.messages import Wanted, first_of
+from stompbox.selectors import compile_selector
 from tests.admin.asking import ask, post, queue, read
 from tests.admin.conftest import Start
 from tests.admin.test_access import BOB, ROOT, USERS
 from tests.admin.test_views import send
 from tests.conftest import Served
+from tests.server.turning import World
 from tests.system.plain import Plain
 
 
@@ -201,3 +204,33 @@ def test_messages_are_copied_and_stay(served: Served) -> None:
     }
     assert [one["body"] for one in look(served, "copied.to")] == ["a", "b"]
     assert [one["body"] for one in look(served, "copied.from")] == ["a", "b", "c"]
+
+
+SELECTORS = {
+    "a body": "XPATH '//c = 3'",
+    "a body and its size": "XPATH '//c = 3' AND AMQSize > 0",
+    "headers": "AMQSize BETWEEN 1 AND 2000 OR " + " OR ".join([f"h{n} = 1" for n in range(150)]),
+}
+
+
+def longest_look(count: int, selector: str) -> int:
+    """Lines of Python of the longest step in which so many messages are asked about, which came in one read."""
+    world = World()
+    bodies = [b"<a>" + b"<b>x</b>" * 100 + b"<c>%d</c></a>" % (number % 10) for number in range(count)]
+    sent = b"".join([b"SEND\ndestination:/queue/q\n\n%b\0" % body for body in bodies])
+    world.client().socket.data_received(sent)
+    world.until_idle()
+    world.turn(20)
+    (found_queue,) = world.broker.engine.queues.values()
+    wanted = Wanted(selector=compile_selector(selector))
+    with world.steps() as steps:
+        found, following = world.driven(first_of(world.broker, found_queue, count, wanted))
+    assert following is None
+    assert len(found) == (count if selector is SELECTORS["headers"] else count // 10)
+    return steps.longest
+
+
+@pytest.mark.parametrize("kind", SELECTORS)
+def test_no_step_of_a_look_is_longer_the_more_messages_its_selector_is_asked_about(kind: str) -> None:
+    longest_look(10, SELECTORS[kind])  # what is imported first
+    assert longest_look(160, SELECTORS[kind]) <= 1.3 * longest_look(40, SELECTORS[kind])

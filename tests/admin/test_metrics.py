@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -50,7 +51,15 @@ def value(found: dict[str, list[tuple[Labels, float]]], name: str, **labels: str
 def documented() -> dict[str, tuple[str, set[str]]]:
     """Name: type and labels, as the tables of the page have them."""
     rows = re.findall(r"^\| `(stompbox_\w+)` \| (\w+) \| [^|]+ \|([^|]*)\|", PAGE, flags=re.MULTILINE)
-    return {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    found: dict[str, tuple[str, set[str]]] = {}
+    for name, kind, text in rows:
+        labels = set(re.findall(r"`(\w+)`", text))
+        if kind == "histogram":
+            found |= {f"{name}_bucket": (kind, labels | {"le"}), f"{name}_count": (kind, labels)}
+            found[f"{name}_sum"] = kind, labels
+        else:
+            found[name] = kind, labels
+    return found
 
 
 def test_every_metric_is_documented_and_every_row_is_a_metric(serve: Serve, tmp_path: Path) -> None:
@@ -67,6 +76,7 @@ def test_every_metric_is_documented_and_every_row_is_a_metric(serve: Serve, tmp_
         client.send("BEGIN", {"transaction": "t"})
         assert client.receive().headers["code"] == "transaction-exists"
     text = ask(served.admin, "/metrics").body.decode()
+    text = text.replace("# EOF\n", "") + of_a_node(serve, tmp_path)
     found: dict[str, tuple[str, set[str]]] = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation, family.name
@@ -75,6 +85,21 @@ def test_every_metric_is_documented_and_every_row_is_a_metric(serve: Serve, tmp_
     process = {name for name in found if name.startswith("stompbox_process_")}
     assert all(f"`{name}`" in PAGE for name in process)
     assert {name: what for name, what in found.items() if name not in process} == documented()
+
+
+def of_a_node(serve: Serve, folder: Path) -> str:
+    """What the leader of a cluster shows beside all others."""
+    file = folder / "node.toml"
+    file.write_text(
+        f'data = "{folder}/node"\n[[listener]]\nurl = "tcp://127.0.0.1:0"\n[admin]\nlisten = "127.0.0.1:0"\n[cluster]\n'
+        f'log = "disk://{folder}/log"\nnode = "a"\nlisten = "127.0.0.1:0"\nsecret = "0123456789abcdef"\n'
+    )
+    served = serve("--config", str(file))
+    deadline = time.monotonic() + 30
+    while ask(served.admin, "/readyz?role=leader").status != 200:
+        assert time.monotonic() < deadline
+    lines = ask(served.admin, "/metrics").body.decode().splitlines(keepends=True)
+    return "".join([line for line in lines if "stompbox_cluster_" in line])
 
 
 def test_every_counter_of_the_engine_has_its_place() -> None:
@@ -119,6 +144,10 @@ def test_values_follow_what_happens(served: Served) -> None:
     assert value(after, "stompbox_subscriptions") == 1
     assert value(after, "stompbox_commits_total") > value(before, "stompbox_commits_total")
     assert value(after, "stompbox_commit_seconds_total") > 0
+    for name, more in (("delivery", 3), ("commit", 1)):
+        counts = [value(found, f"stompbox_{name}_latency_seconds_count") for found in (before, after)]
+        assert counts[1] - counts[0] >= more
+        assert value(after, f"stompbox_{name}_latency_seconds_bucket", le="+Inf") == counts[1]
     assert value(after, "stompbox_ready") == value(after, "stompbox_disk_good") == 1
     assert value(after, "stompbox_process_resident_memory_bytes") > 1e6
 

@@ -18,6 +18,7 @@ def running(
 ) -> Callable[[App], Run]:
     """running(app)(*words) -> (exit code, stdout, stderr), in an empty folder, with nothing of a broker in the environment."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", None)
     for name in ("STOMPBOX_CONFIG", "STOMPBOX_DATA", "STOMPBOX_LISTEN", "STOMPBOX_MEMORY"):
         monkeypatch.delenv(name, raising=False)
 

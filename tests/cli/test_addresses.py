@@ -20,6 +20,7 @@ __all__ = ("served",)
 def test_what_there_is(served: Served) -> None:
     send(served, "/queue/ad.list", b"a", b"b")
     head, _, *rows = [line for line in printed(served, "addresses", "ad.list").splitlines() if line.strip()]
+    assert max(map(len, [head, *rows])) <= 80
     assert head.split()[:3] == ["address", "routing", "next"]
     assert [row.split()[:4] for row in rows] == [["ad.list", "anycast", "2", "2"]]
     (one,) = json.loads(printed(served, "addresses", "ad.list", "--json"))

@@ -72,3 +72,15 @@ def test_a_list_is_watched_until_ctrl_c(filled: Served) -> None:
                 break
         assert watching.stderr.read() == ""
         assert watching.wait(30) == 130
+
+
+def test_forms(filled: Served) -> None:
+    lines = printed(filled, "queues", "ls.", "--format", "lines").splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["ls.a", "ls.b", "ls.c"]
+    assert json.loads(printed(filled, "queues", "ls.", "--format", "json")) == [
+        json.loads(line) for line in lines
+    ]
+    send(filled, "/queue/=1+1,x", b"x")
+    table = printed(filled, "queues", "--format", "csv", "--sort", "name").splitlines()
+    assert table[0] == "address,queue,kind,ready,delayed,delivering,consumers,state"
+    assert table[1] == "'=1+1,'=1+1,anycast,1,0,0,0,", "no spreadsheet takes it for a formula"

@@ -16,6 +16,7 @@ import stompbox
 from stompbox.cli.logs import MOST, JsonFormatter, TextFormatter, spoken
 from tests.conftest import Serve
 from tests.system.plain import Plain
+from tests.users import users
 
 HOSTILE = [
     "\n",
@@ -138,14 +139,18 @@ def test_each_entry_about_a_code_says_it_for_itself() -> None:
     assert [place for place, says_it in calls if not says_it] == []
 
 
-def test_a_refusal_in_json_has_its_code(serve: Serve) -> None:
+def test_a_refusal_in_json_has_its_code_its_connection_and_its_user(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "stompbox.toml").write_text(users("alice:a"))
     served = serve("--memory", "--listen", "tcp://127.0.0.1:0", "--no-admin", "--log-format", "json")
-    with Plain(served.port) as client:
+    with Plain(served.port, headers={"login": "alice", "passcode": "a"}) as client:
         client.send("SUBSCRIBE", {"destination": "/queue/x (forged-code)", "id": "1", "ack": "sometimes"})
         client.receive()
     served.stop()
     entries = [json.loads(line) for line in served.log.read_text().splitlines()]
-    assert [entry["code"] for entry in entries if "code" in entry] == ["bad-ack"]
+    [entry] = [entry for entry in entries if "code" in entry]
+    assert (entry["code"], entry["user"]) == ("bad-ack", "alice")
+    assert isinstance(entry["connection"], int) and f"connection {entry['connection']} " in entry["message"]
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

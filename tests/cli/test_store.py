@@ -15,7 +15,12 @@ from pathlib import Path
 import pytest
 from cyclopts import App
 
+from stompbox.broker.engine import Engine
+from stompbox.broker.recovery import recover
 from stompbox.cli.store import app
+from stompbox.commitlog.replicated import Local
+from stompbox.config.settings import AddressSettings, AddressSettingsTable
+from stompbox.errors import StoreError
 from stompbox.incarnations import INCARNATIONS
 from stompbox.store import folder, schema
 from stompbox.store.base import Commit
@@ -264,3 +269,18 @@ def test_a_broker_on_damaged_data_says_so_and_starts_when_loss_is_accepted(
     assert "accepted (data-missing)" in again.log.read_text()
     assert again.stop() == 0
     assert serve(*arguments).stop() == 0
+
+
+def test_a_node_of_a_cluster(run: Run, tmp_path: Path) -> None:
+    """Its store is read through like any other. No broker that is alone starts on it, and one starts on a backup of it."""
+    node, alone = tmp_path / "stompbox-data", tmp_path / "copy"
+    with closing(SqliteStore(node)) as store:
+        Local(store, "orders/1").apply(Commit(entries={("group-position", "x"): b"{}"}), 7, 1)
+    assert run("check")[0] == 0
+    assert run("backup", str(alone))[0] == 0
+    engine = Engine(AddressSettingsTable((), AddressSettings()))
+    with closing(SqliteStore(node)) as store, pytest.raises(StoreError, match=r"no \[cluster\]") as caught:
+        recover(engine, store.recover())
+    assert caught.value.code == "data-of-another-cluster"
+    with closing(SqliteStore(alone)) as store:
+        recover(engine, store.recover())

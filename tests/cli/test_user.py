@@ -68,9 +68,9 @@ def test_a_terminal_is_asked_twice(
 @pytest.mark.parametrize(
     ("answers", "problem"),
     [
-        (("a", "b"), "stompbox: the two passcodes differ\n"),
-        (("", ""), "stompbox: an empty passcode is not allowed\n"),
-        ((), "stompbox: no passcode was given\n"),
+        (("a", "b"), "stompbox user hash: the two passcodes differ\n"),
+        (("", ""), "stompbox user hash: an empty passcode is not allowed\n"),
+        ((), "stompbox user hash: no passcode was given\n"),
     ],
 )
 def test_a_bad_answer_is_refused(
@@ -88,9 +88,9 @@ def test_a_bad_answer_is_refused(
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "stompbox: an empty passcode is not allowed\n"),
-        (b"\n", "stompbox: an empty passcode is not allowed\n"),
-        (b"\xff\n", "stompbox: the passcode is not UTF-8\n"),
+        (b"", "stompbox user hash: an empty passcode is not allowed\n"),
+        (b"\n", "stompbox user hash: an empty passcode is not allowed\n"),
+        (b"\xff\n", "stompbox user hash: the passcode is not UTF-8\n"),
     ],
 )
 def test_a_bad_pipe_is_refused(

@@ -194,6 +194,8 @@ def _check_origin(request: Request) -> None:
         raise Refused("cross-site", f"a request from {origin[:80]!r}, which is another site")
     if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise Refused("cross-site", "a request from another site")
+    if request.method != "POST":  # there is nothing here for it: the answer says so
+        return
     if request.headers.get("content-type", "").partition(";")[0].strip().casefold() != "application/json":
         raise Refused("not-json", "a POST must have the header content-type: application/json")
 

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from stompbox.admin.apirequest import ANSWER_WITHIN, ApiRequest
 from stompbox.admin.endpoints import ON_BROKER, Nothing, changing
-from stompbox.errors import ConfigError, IllegalFrame, Refused
+from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.security import Right
 from stompbox.server import reloading
 from stompbox.server.requests import grouping
@@ -217,15 +217,15 @@ async def reload(asked: ApiRequest) -> object:
     """The configuration is read again, as on SIGHUP: all of it counts then, or nothing has changed and the error says why."""
     broker = asked.broker
     asked.require()
-    if broker.read_configuration is None:
+    if broker.readings is None:
         raise Refused("no-configuration", "this broker was started with a configuration that no file has")
-    ended: asyncio.Future[ConfigError | None] = broker.loop.create_future()
+    ended: asyncio.Future[StompboxError | None] = broker.loop.create_future()
 
-    def tell(error: ConfigError | None) -> None:
+    def tell(error: StompboxError | None) -> None:
         if not ended.done():
             ended.set_result(error)
 
-    reloading.reload(broker, broker.read_configuration, tell)
+    reloading.reload(broker, broker.readings.again, tell)
     await asyncio.wait([ended], timeout=ANSWER_WITHIN)
     if ended.done() and (error := ended.result()) is not None:
         raise Refused("not-reloaded", f"{error.message}. Everything stays as it was")

@@ -19,6 +19,7 @@ from stompbox.admin.access import BROKER, user_of
 from stompbox.admin.endpoints import naming
 from stompbox.errors import FrameError, IllegalFrame
 from stompbox.security import Right, User
+from stompbox.server.requests.replies import stored
 
 if TYPE_CHECKING:
     from stompbox.admin.history import History
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox.operators")
 
 TOLD: Final = 500  # octets of a request in the log
-BODY: Final = 64 << 10  # bytes of a request
 BODY_WITHIN: Final = 10.0  # seconds
 ANSWER_WITHIN: Final = 30.0  # seconds
 
@@ -63,15 +63,21 @@ class ApiRequest:
     def may(self, right: Right = Right.MANAGE, address: str = BROKER) -> bool:
         return self.broker.permissions.may(self.user, right, address)
 
+    def loaded(self) -> Loaded | None:
+        """The configuration that counts, with its origins; None where nobody has read it."""
+        readings = self.broker.readings
+        return None if readings is None else readings.counting()
+
     def tell(self) -> None:
         """The log says who has done what."""
         who, peer = self.user.name, self.request.client
         path, asked = self.request.scope["path"], self.asked[:TOLD].decode("utf-8", "replace")
-        log.info("operator %r from %s: %s %s", who, peer.host if peer else "?", path, asked)
+        where = peer.host if peer else "?"
+        log.info("operator %r from %s: %s %s", who, where, path, asked, extra={"user": who})
 
-    async def read(self, form: type[Struct]) -> None:
+    async def read(self, form: type[Struct], most: int) -> None:
         """The body becomes the order. Raises what names the field that is wrong."""
-        self.asked = await self._body()
+        self.asked = await self._body(most)
         try:
             self.order = msgspec.json.decode(self.asked, type=form)
         except (ValueError, RecursionError) as error:  # a wrong type, no JSON, no UTF-8, or nested too deep
@@ -79,17 +85,21 @@ class ApiRequest:
             with naming(field_in(str(error))):
                 raise IllegalFrame("bad-json", fault) from None
 
-    async def _body(self) -> bytes:
-        body = b""
+    async def _body(self, most: int) -> bytes:
+        body = bytearray()
         try:
             async with asyncio.timeout(BODY_WITHIN):
                 async for part in self.request.stream():
                     body += part
-                    if len(body) > BODY:
-                        raise FrameError("body-too-large", f"the body is longer than {BODY} bytes")
+                    if len(body) > most:
+                        raise FrameError("body-too-large", f"the body is longer than {most} bytes")
         except TimeoutError:
             raise IllegalFrame("bad-json", f"the body did not come within {BODY_WITHIN:.0f} s") from None
-        return body
+        return bytes(body)
+
+    def say(self, instead: object) -> None:
+        """The log shows this in place of the body, which has what it must not show."""
+        self.asked = msgspec.json.encode(instead)
 
     def forget(self) -> None:
         """The log does not show the body, which has a passcode."""
@@ -110,12 +120,7 @@ class ApiRequest:
 
     async def durable(self) -> None:
         """Waits until what was done is on disk."""
-        broker = self.broker
-        if broker.engine.is_dirty or broker.committer.is_busy:
-            waiter: asyncio.Future[None] = broker.loop.create_future()
-            broker.when_durable(waiter)
-            broker.flush()
-            await waiter
+        await stored(self.broker)
 
 
 class Shared:
@@ -126,10 +131,8 @@ class Shared:
         lags: Lags,
         history: History,
         metrics: Metrics,
-        loaded: Callable[[], Loaded | None],
         sessions: Sessions,
     ) -> None:
-        self.loaded = loaded  # the configuration that counts, with its origins
         self.sessions = sessions
         self.lags = lags
         self.history = history

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -16,6 +15,7 @@ from stompbox.admin import console
 from stompbox.admin.access import Guard, turned_away
 from stompbox.admin.apirequest import ApiRequest, Shared
 from stompbox.admin.endpoints import API, Endpoint
+from stompbox.admin.following import attend
 from stompbox.admin.lag import Lags
 from stompbox.admin.metrics import Metrics
 from stompbox.admin.responses import json, refusal
@@ -28,20 +28,17 @@ if TYPE_CHECKING:
 
     from stompbox.admin.history import History
     from stompbox.config import AdminTable
-    from stompbox.config.origins import Loaded
     from stompbox.server.broker import Broker
 
 PAGES: Final = tuple([one.path for one in ENDPOINTS if not one.changes and one.path != API])
 
 
-def build(
-    broker: Broker, table: AdminTable, history: History, loaded: Callable[[], Loaded | None] = lambda: None
-) -> ASGIApp:
-    """The whole admin interface; `loaded`: the configuration that counts, with its origins.
+def build(broker: Broker, table: AdminTable, history: History) -> ASGIApp:
+    """The whole admin interface.
 
     What is no endpoint of the table, and no file of the console, is not there."""
     lags, sessions = Lags(broker), Sessions(time.monotonic, table.session_timeout)
-    shared = Shared(lags, history, Metrics(broker, lags), loaded, sessions)
+    shared = Shared(lags, history, Metrics(broker, lags), sessions)
     routes = [Route(one.path, Obey(broker, one, shared).answer, methods=[one.method]) for one in ENDPOINTS]
     app = Starlette(
         routes=[*console.routes(), *routes],
@@ -62,10 +59,11 @@ class Obey:
 
     async def answer(self, request: Request) -> Response:
         asked, endpoint = ApiRequest(self.broker, request, self.shared), self.endpoint
+        headers = await attend(self.broker, endpoint)
         try:
             asked.values = endpoint.parameters(request.query_params)
             if endpoint.form is not None:
-                await asked.read(endpoint.form)
+                await asked.read(endpoint.form, endpoint.most)
             found = await endpoint.do(asked)
         except StompboxError as error:
             error.field = error.field or endpoint.blamed(error, asked.order, asked.values)
@@ -74,6 +72,7 @@ class Obey:
             if endpoint.changes:
                 self.broker.flush()
         answer = found if isinstance(found, Response) else json(found)
+        answer.headers.update(headers)
         if endpoint.changes:
             asked.tell()
         return answer

@@ -87,7 +87,7 @@ class ConfigurationView(Struct, frozen=True):
 
 
 def source(asked: ApiRequest, *path: str | int) -> str:
-    loaded = asked.shared.loaded()
+    loaded = asked.loaded()
     return "" if loaded is None else loaded.where(path)
 
 
@@ -200,9 +200,9 @@ async def listeners(asked: ApiRequest) -> Response:
     there = Counter(str(connection.listener) for connection in asked.broker.connections)
     known = [str(table.parse()) for table in asked.broker.configuration.listeners]
     entries = []
-    for door in asked.broker.acceptors:
-        one, url = door.listener, str(door.listener)
-        at = ("listener", known.index(door.configured)) if door.configured in known else ("listener",)
+    for acceptor in asked.broker.all_acceptors:
+        one, url = acceptor.listener, str(acceptor.listener)
+        at = ("listener", known.index(acceptor.configured)) if acceptor.configured in known else ("listener",)
         view = ListenerView(
             url, one.scheme, one.host, one.port, one.is_tls, there[url], _options(one.options), source(asked, *at),
         )  # fmt: skip
@@ -219,7 +219,7 @@ def _options(options: ListenerOptions) -> dict[str, Any]:
 async def configuration(asked: ApiRequest) -> object:
     """The whole configuration as the broker obeys it, and where each key was set."""
     asked.require()
-    loaded: Loaded | None = asked.shared.loaded()
+    loaded: Loaded | None = asked.loaded()
     sources = (
         {} if loaded is None else {spelled(path): where for path, where in loaded.origins.items() if path}
     )

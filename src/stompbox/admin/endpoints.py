@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stompbox.admin.apirequest import ApiRequest
 
 API: Final = "/api/v1"
+BODY: Final = 64 << 10  # bytes of a request, where its endpoint does not say otherwise
 SHOWN: Final = 80  # characters of a wrong value in an error
 
 
@@ -143,8 +144,9 @@ Do = Callable[["ApiRequest"], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A path and what is done there. `needs`: which right, in words; `form`: what the body is; `answer`: the type of the JSON, None where
-    the answer is of another `media` type. `is_open`: it needs no credentials. `statuses`: of answers besides 200 that are no errors."""
+    """A path and what is done there. `needs`: which right, in words; `form`: what the body is, of `most` bytes; `answer`: the
+    type of the JSON, None where the answer is of another `media` type. `is_open`: it needs no credentials. `statuses`: of answers
+    besides 200 that are no errors."""
 
     path: str
     do: Do
@@ -154,6 +156,7 @@ class Endpoint:
     method: str = "GET"
     query: tuple[Parameter, ...] = ()
     form: type[Struct] | None = None
+    most: int = BODY
     media: str = "application/json"
     is_open: bool = False
     statuses: tuple[int, ...] = ()
@@ -224,7 +227,7 @@ def reading(
 
 
 def changing(
-    path: str, form: type[Struct], answer: Any, needs: str, *, is_open: bool = False
+    path: str, form: type[Struct], answer: Any, needs: str, *, is_open: bool = False, most: int = BODY
 ) -> Callable[[Do], Endpoint]:
     """Makes an endpoint of a function that changes something, as the body says."""
 
@@ -237,6 +240,7 @@ def changing(
             answer=answer,
             method="POST",
             form=form,
+            most=most,
             is_open=is_open,
         )
 

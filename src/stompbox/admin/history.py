@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Mapping
-from heapq import nlargest
+from collections.abc import Collection, Mapping
+from heapq import heapify, heapreplace, nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 STEP: Final = 2000  # ms
 STEPS: Final = 300  # ten minutes
+BROAD: Final = 10  # steps in one of an outline
 COARSE: Final = 30  # steps in one of the day's: a minute
 COARSE_STEPS: Final = 1440
 BUSIEST: Final = 200  # addresses
@@ -56,6 +57,15 @@ class Plot(Struct, frozen=True):
     until: int
     step: int
     series: dict[str, list[int]]
+
+
+class Activity(Struct, frozen=True):
+    """How many messages were sent to each address that is measured, the oldest first, in each `step` (ms) of the last ten minutes; -1:
+    not known. `until`: when the last step ended, ms since the epoch."""
+
+    until: int
+    step: int
+    addresses: dict[str, list[int]]
 
 
 class Ring:
@@ -104,6 +114,17 @@ class Series:
         for name, level in self._levels.items():
             level.add(now[name])
 
+    def outline(self) -> list[int]:
+        """The first series of the last ten minutes, BROAD steps as one."""
+        fine = next(iter(self._counts.values())).values(SPANS[0])
+        known = [max(0, each) for each in fine]
+        return [
+            UNKNOWN
+            if fine[at : at + BROAD] == [UNKNOWN] * len(fine[at : at + BROAD])
+            else sum(known[at : at + BROAD])
+            for at in range(len(fine) % BROAD, len(fine), BROAD)
+        ]
+
     def values(self, span: str) -> dict[str, list[int]]:
         return {name: ring.values(span) for name, ring in (*self._counts.items(), *self._levels.items())}
 
@@ -115,7 +136,9 @@ class History:
         self.broker = broker
         self._all = Series(COUNTS, LEVELS)
         self._addresses: dict[str, Series] = {}
-        self._next: dict[str, int] = {}  # where each address's log was at the last step
+        self._next: dict[str, int] | None = (
+            None  # where each address's log was at the last step, if there was one
+        )
         self._until = broker.now()
         self._task: asyncio.Task[None] | None = None
 
@@ -144,7 +167,9 @@ class History:
             if address.owner:
                 continue
             ends[address.name] = address.log.next
-            count = address.log.next - self._next.get(address.name, address.log.next)
+            # one that was not there at the last step has come since
+            known = address.log.next if self._next is None else self._next.get(address.name, 0)
+            count = address.log.next - known
             if count > 0:
                 moved[address.name] = count
                 if len(moved) > 3 * BUSIEST:
@@ -167,13 +192,18 @@ class History:
         """Each that had a message has a place while there are some; then the busiest."""
         for name, series in self._addresses.items():
             series.recent = series.recent * 0.9 + moved.get(name, 0)
+        quiet: list[tuple[float, str]] = []  # a heap: of ten thousand that came at once 200 find their place
         for name in sorted(moved, key=moved.__getitem__, reverse=True):
             if name in self._addresses:
                 continue
             if len(self._addresses) >= BUSIEST:
-                quietest = min(self._addresses, key=lambda one: self._addresses[one].recent)
-                if self._addresses[quietest].recent >= moved[name]:
+                if not quiet:
+                    quiet = [(series.recent, one) for one, series in self._addresses.items()]
+                    heapify(quiet)
+                recent, quietest = quiet[0]
+                if recent >= moved[name]:
                     return
+                heapreplace(quiet, (moved[name], name))
                 del self._addresses[quietest]
             self._addresses[name] = Series(ADDRESS_COUNTS, ADDRESS_LEVELS)
             self._addresses[name].recent = moved[name]
@@ -198,6 +228,15 @@ class History:
         series = self._all if address is None else self._addresses.get(address)
         step = STEP if span == SPANS[0] else STEP * COARSE
         return Plot(address, span, self._until, step, {} if series is None else series.values(span))
+
+    async def activity(self, names: Collection[str]) -> Activity:
+        """What was sent to those of these addresses that are measured, in outline."""
+        measured = [name for name in self._addresses if name in names]
+        found = {}
+        async for name in in_turns(self.broker.turns, measured):
+            if name in self._addresses:  # it may have lost its place meanwhile
+                found[name] = self._addresses[name].outline()
+        return Activity(self._until, STEP * BROAD, found)
 
 
 _GONE: Final[Mapping[str, int]] = dict.fromkeys((*ADDRESS_COUNTS, *ADDRESS_LEVELS), UNKNOWN)

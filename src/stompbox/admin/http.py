@@ -121,7 +121,7 @@ class HttpServer:
 async def serve(listener: AdminListener) -> HttpServer:
     """Serves the admin interface on the listener's sockets, which are accepted from now on."""
     loop = listener.broker.loop
-    app = build(listener.broker, listener.table, listener.history, listener.loaded)
+    app = build(listener.broker, listener.table, listener.history)
     config = uvicorn.Config(
         app, http=HttpProtocol, ws="none", lifespan="off", interface="asgi3",
         # what a stranger says that is no HTTP, or asks to upgrade, is nobody's fault here

@@ -22,7 +22,6 @@ from stompbox.server.transport.keystores import admin_context
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from stompbox.config.origins import Loaded
     from stompbox.server.broker import Broker
 
 log = logging.getLogger("stompbox.admin")
@@ -39,19 +38,18 @@ class Serving(Protocol):
 class AdminListener:
     """The listener of the admin interface, which listens from now on. Raises ConfigError when it cannot."""
 
-    def __init__(
-        self, broker: Broker, table: AdminTable, loaded: Callable[[], Loaded | None] = lambda: None
-    ) -> None:
+    def __init__(self, broker: Broker, table: AdminTable, sockets: list[socket.socket] | None = None) -> None:
+        """`sockets` are those that listen there already, where some do."""
         endpoint = table.endpoint()
         assert endpoint is not None
         self.broker = broker
-        self.loaded = loaded  # the configuration that counts, with its origins
         self.table = table
         self.host = endpoint[0]
         self.context = admin_context(table)
         self.place: unixsocket.Place | None = None  # the file that it has made
-        opened = systemd.inherited().claim(*endpoint)
-        self.sockets = self._bind(*endpoint) if opened is None else [opened]
+        if sockets is None:
+            sockets, self.place = bind(table)
+        self.sockets = sockets
         self.history = History(broker)
         self.history.start()
         self._serving: Serving | None = None
@@ -64,15 +62,6 @@ class AdminListener:
         if is_path(self.host):
             return joined(self.host, 0)
         return f"http{'s' if self.context else ''}://{joined(self.host, self.sockets[0].getsockname()[1])}"
-
-    def _bind(self, host: str, port: int) -> list[socket.socket]:
-        if not is_path(host):
-            return _bind(host, port)
-        try:
-            bound, self.place = unixsocket.listening(host, self.table, BACKLOG)
-        except OSError as error:
-            raise ConfigError("cannot-listen", _said(host, port, error)) from None
-        return [bound]
 
     def _wake(self) -> None:
         """Loads the server, because somebody has connected for the first time."""
@@ -117,6 +106,23 @@ def _libraries() -> Callable[[AdminListener], Awaitable[Serving]]:
     from stompbox.admin.http import serve
 
     return serve
+
+
+def bind(table: AdminTable) -> tuple[list[socket.socket], unixsocket.Place | None]:
+    """What listens where the table says, and the file that it has made. Raises ConfigError."""
+    endpoint = table.endpoint()
+    assert endpoint is not None
+    host, port = endpoint
+    opened = systemd.inherited().claim(host, port)
+    if opened is not None:
+        return [opened], None
+    if not is_path(host):
+        return _bind(host, port), None
+    try:
+        bound, place = unixsocket.listening(host, table, BACKLOG)
+    except OSError as error:
+        raise ConfigError("cannot-listen", _said(host, port, error)) from None
+    return [bound], place
 
 
 def _bind(host: str, port: int) -> list[socket.socket]:

@@ -15,7 +15,9 @@ from msgspec import Struct
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.queues import matching
 from stompbox.broker.queues.browsing import held
+from stompbox.broker.queues.matching import Range
 from stompbox.broker.queues.queue import Queue
+from stompbox.broker.work import PORTION
 from stompbox.message import Run
 from stompbox.ranges import Ranges
 from stompbox.selectors import Selector
@@ -23,6 +25,7 @@ from stompbox.server.requests.fetching import offset_at_time
 from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
+    from stompbox.broker.addresses.address import Address
     from stompbox.server.broker import Broker
 
 BODY: Final = 4096  # bytes
@@ -62,7 +65,7 @@ async def first_messages(
     broker: Broker, queue: Queue, count: int, wanted: Wanted, *, is_whole: bool
 ) -> tuple[list[MessageView], int | None]:
     """The messages in the order of their offsets, and from which offset on there may be more; None: there are none."""
-    out, size = delivering(queue), 0
+    out, size = await delivering(broker, queue), 0
     found, following = await first_of(broker, queue, count, wanted)
     views: list[MessageView] = []
     for offset, run in found:
@@ -77,7 +80,7 @@ async def first_messages(
 async def first_of(broker: Broker, queue: Queue, count: int, wanted: Wanted) -> tuple[Found, int | None]:
     found: Found = []
     async for first, stop, run in in_turns(broker.turns, held(queue)):
-        for low, high in _picked(queue, run, first, stop, wanted):
+        for low, high in await _picked(broker, queue, run, (first, stop), wanted):
             found += [(offset, run) for offset in range(low, min(high, low + count + 1))]
         if len(found) > count:
             return found[:count], found[count][0]
@@ -90,19 +93,44 @@ async def first_of(broker: Broker, queue: Queue, count: int, wanted: Wanted) -> 
     return found, at if at < queue.address.log.committed else None
 
 
-def _picked(queue: Queue, run: Run, first: int, stop: int, wanted: Wanted) -> list[tuple[int, int]]:
-    """The ranges within first .. stop-1 of a run that are looked for."""
-    first = max(first, wanted.start)
+async def _picked(
+    broker: Broker, queue: Queue, run: Run, part: Range, wanted: Wanted
+) -> list[tuple[int, int]]:
+    """The ranges within this part of a run that are looked for."""
+    first, stop = max(part[0], wanted.start), part[1]
     if first >= stop or run.arrived < wanted.since:
         return []
-    selector = wanted.selector
-    return [(first, stop)] if selector is None else matching.wanted(selector, run, first, stop, queue.address)
+    return await taken_by(broker, wanted.selector, run, (first, stop), address_of(queue))
 
 
-def delivering(queue: Queue) -> Ranges:
+async def taken_by(
+    broker: Broker, selector: Selector | None, run: Run, part: Range, address: Address
+) -> list[Range]:
+    """What of a part of a run a selector takes, asked in turns of the loop."""
+    if selector is None:
+        return [part]
+    first, stop = part
+    found: list[Range] = []
+    if not selector.needs_body:
+        most = max(1, PORTION // selector.most_steps)
+        async for low in in_turns(broker.turns, range(first, stop, most)):
+            found += matching.wanted(selector, run, low, min(low + most, stop), address)
+        return found
+    from stompbox.selectors.question import Question  # loaded with the first XPATH
+
+    async for offset in in_turns(broker.turns, range(first, stop)):
+        question = Question(matching.asking(selector, run, offset, address))
+        while (is_taken := question.go_on(PORTION)) is None:
+            await broker.turns.give_way()
+        if is_taken:
+            matching.add_offset(found, offset)
+    return found
+
+
+async def delivering(broker: Broker, queue: Queue) -> Ranges:
     """The offsets of what consumers have and have not answered."""
     taken = Ranges()
-    for binding in queue.bindings:
+    async for binding in in_turns(broker.turns, list(queue.bindings)):
         for segment in binding.taken():
             taken.add(segment.first, segment.stop)
     return taken
@@ -119,16 +147,12 @@ async def _stored(broker: Broker, queue: Queue, count: int, wanted: Wanted) -> t
         if at >= log.committed or len(found) >= count:
             break
         runs, stop = await broker.committer.load(log.id, at, log.committed, LOOK)
-        for run in runs:
-            for first, end in (
+        async for run in in_turns(broker.turns, runs):
+            for still in (
                 queue.still_in_log(max(at, run.first), min(stop, run.stop)) if queue.wants(run) else ()
             ):
-                own = queue.selector
-                parts = (
-                    [(first, end)] if own is None else matching.wanted(own, run, first, end, queue.address)
-                )
-                for part in parts:
-                    for low, high in _picked(queue, run, *part, wanted):
+                for part in await taken_by(broker, queue.selector, run, still, address_of(queue)):
+                    for low, high in await _picked(broker, queue, run, part, wanted):
                         found += [(offset, run) for offset in range(low, min(high, low + count))]
         at = max(stop, at + 1)
     return found[:count], at

@@ -10,15 +10,17 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, cast
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from stompbox import __version__
-from stompbox.admin.health import reasons
+from stompbox.admin.following import place_of
+from stompbox.admin.health import of_role
 from stompbox.admin.history import EVENTS, PASSED
 from stompbox.admin.lag import Lag, Lags
 from stompbox.admin.pipelines import told_of
@@ -28,12 +30,14 @@ from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.depth import depth_of
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.undelivered import EXPIRED, NO_ROUTE, REJECTED, TOO_OFTEN, Fate
+from stompbox.server.latency import BOUNDS, Latency
 from stompbox.server.pressure import Reason
 from stompbox.server.requests.progress import LOST, StepState
 from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
+    from stompbox.server.cluster.node import Node
 
 LISTED: Final = 1000  # addresses, and as many queues and groups' positions, that have series of their own
 OTHERS: Final = "(others)"
@@ -99,11 +103,18 @@ class Metrics(Collector):
     async def look(self) -> Snapshot:
         """Gives way to the loop now and then."""
         snapshot = Snapshot()
+        if self.broker.is_view:  # what the nodes have in common is the leader's to count
+            snapshot.single = [*_of_build(self.broker), *_of_errors(self.broker), *_of_cluster(self.broker)]
+            return snapshot
         snapshot.single = [
+            *_of_errors(self.broker),
             *_of_messages(self.broker),
             *_of_broker(self.broker),
             *_of_fronts(self.broker),
+            *_of_cluster(self.broker),
             *_of_disk(self.broker),
+            *_of_latencies(self.broker),
+            _of_spans(self.broker),
             *_of_pipelines(self.broker),
         ]
         consumers = transactions = 0
@@ -178,6 +189,9 @@ def _of_messages(broker: Broker) -> Iterator[Metric]:
     yield _undelivered(broker)
     events = {name: counters[name] for name in EVENTS}
     yield _counter("stompbox_events", "What happened to subscriptions and waiting messages", "event", events)
+
+
+def _of_errors(broker: Broker) -> Iterator[Metric]:
     yield _counter(
         "stompbox_errors",
         "Refused frames, closed connections and refused requests, by code",
@@ -196,15 +210,19 @@ def _undelivered(broker: Broker) -> Metric:
     return found
 
 
-def _of_broker(broker: Broker) -> Iterator[Metric]:
-    engine = broker.engine
+def _of_build(broker: Broker) -> Iterator[Metric]:
     build = GaugeMetricFamily("stompbox_build_info", "1, with the version", labels=["version"])
     build.add_metric([__version__], 1)
     yield build
     yield GaugeMetricFamily(
         "stompbox_start_time_seconds", "When the broker started, since 1970", value=broker.started / 1000
     )
-    yield GaugeMetricFamily("stompbox_ready", "1: /readyz says ready", value=not reasons(broker))
+    yield GaugeMetricFamily("stompbox_ready", "1: /readyz says ready", value=not of_role(broker, ""))
+
+
+def _of_broker(broker: Broker) -> Iterator[Metric]:
+    engine = broker.engine
+    yield from _of_build(broker)
     of_listener = {str(acceptor.listener): 0 for acceptor in broker.acceptors}
     of_listener |= broker.of_listener
     yield _gauge("stompbox_connections", "Connections, by listener", "listener", of_listener)
@@ -226,6 +244,36 @@ def _of_broker(broker: Broker) -> Iterator[Metric]:
     yield GaugeMetricFamily("stompbox_addresses", "Addresses", value=len(engine.addresses))
     text = "Addresses and queues that frames of the user made who has most of them, by kind"
     yield _gauge("stompbox_user_made", text, "kind", engine.makers.most)
+
+
+def _of_latencies(broker: Broker) -> Iterator[Metric]:
+    yield _histogram(
+        "stompbox_delivery_latency_seconds",
+        "From when the broker has a message, or it is due, until it is on its way to a subscription",
+        broker.deliveries.latency,
+    )
+    yield _histogram(
+        "stompbox_commit_latency_seconds", "Time that a commit took, fsync included", broker.committer.latency
+    )
+
+
+def _of_spans(broker: Broker) -> Metric:
+    spans = broker.tracing.spans if broker.tracing is not None else None
+    outcomes = {"made": spans.made if spans else 0, "left-out": spans.left_out if spans else 0}
+    return _counter(
+        "stompbox_spans",
+        "Spans of OpenTelemetry: made, and left out beyond max-spans-per-second",
+        "outcome",
+        outcomes,
+    )
+
+
+def _histogram(name: str, text: str, latency: Latency) -> Metric:
+    found = HistogramMetricFamily(name, text)
+    bounds = [f"{bound / 1000:g}" for bound in BOUNDS] + ["+Inf"]
+    total = latency.total / 1000
+    found.add_metric([], list(zip(bounds, accumulate(latency.counts), strict=True)), total)
+    return found
 
 
 def _of_connections(consumers: int, transactions: int) -> Iterator[Metric]:
@@ -252,6 +300,38 @@ def _of_fronts(broker: Broker) -> Iterator[Metric]:
             octets.add_metric([front.name, direction], count)
         restarts.add_metric([front.name], front.restarts)
     yield from (connections, busy, octets, restarts)
+
+
+def _of_cluster(broker: Broker) -> Iterator[Metric]:
+    """Without a cluster there are none of these, and of its nodes the leader alone tells of the others."""
+    place = place_of(broker)
+    if place is None:
+        return
+    yield GaugeMetricFamily(
+        "stompbox_cluster_leads", "1: this node leads, 0: it follows", value=place.role == "leader"
+    )
+    passing = cast("Node", broker.cluster).passing
+    passed = len(passing.relays) if passing is not None else 0
+    yield GaugeMetricFamily(
+        "stompbox_cluster_passed", "Clients that are passed on to the leader", value=passed
+    )
+    if place.stale_ms is not None:
+        text = "All that was confirmed before is in this node's store"
+        yield GaugeMetricFamily("stompbox_cluster_stale_seconds", text, value=place.stale_ms / 1000)
+    if broker.is_view:
+        return
+    table = cast("Node", broker.cluster).described()
+    connected = GaugeMetricFamily(
+        "stompbox_cluster_node_connected", "1: the leader has a link to the node, or is it", labels=["node"]
+    )
+    lag = GaugeMetricFamily(
+        "stompbox_cluster_lag", "Records that a node has not applied yet", labels=["node"]
+    )
+    for member in table.members:
+        connected.add_metric([member.node], member.is_connected)
+        lag.add_metric([member.node], member.lag)
+    yield from (connected, lag)
+    yield GaugeMetricFamily("stompbox_cluster_epoch", "How often a node began to lead", value=table.epoch)
 
 
 def _of_disk(broker: Broker) -> Iterator[Metric]:

@@ -14,8 +14,8 @@ from stompbox.admin.access import may_see
 from stompbox.admin.actions import FARTHEST, find_queue
 from stompbox.admin.administration import FrameWishes
 from stompbox.admin.endpoints import ON_BROKER, OWN, SEEN, Choice, Number, Text, Truth, naming, reading
-from stompbox.admin.health import Reason, notes, reasons
-from stompbox.admin.history import SPANS, Plot
+from stompbox.admin.health import Reason, notes, of_role
+from stompbox.admin.history import SPANS, Activity, Plot
 from stompbox.admin.lag import behind
 from stompbox.admin.listing import MOST, Entry, Field, cutting, listed, named, page_of
 from stompbox.admin.messages import MessageView, Wanted
@@ -124,6 +124,9 @@ class FoundMessages(Struct):
 
 
 NO_LOGIN: Final = "Needs no credentials."
+ROLE: Final = Text(
+    "role", "`leader`: of the nodes of a cluster the one that leads is ready, and no other.", ""
+)
 ADDRESS: Final = Text("address", "Only what belongs to the address of this name.")
 QUEUE: Final = Text(
     "queue", "`NAME`, or `ADDRESS::NAME` where several queues have the name.", is_required=True
@@ -152,10 +155,10 @@ async def healthz(_: ApiRequest) -> object:
     return {"status": "ok"}
 
 
-@reading("/readyz", Readiness, NO_LOGIN, is_open=True, statuses=(503,))
+@reading("/readyz", Readiness, NO_LOGIN, ROLE, is_open=True, statuses=(503,))
 async def readyz(asked: ApiRequest) -> Response:
-    """Whether it takes messages, and why not."""
-    found = reasons(asked.broker)
+    """Whether who connects is served, and why not."""
+    found = of_role(asked.broker, asked.values["role"])
     answer = {"status": "not ready" if found else "ready", "reasons": found, "notes": notes(asked.broker)}
     return json(answer, 503 if found else 200)
 
@@ -361,6 +364,12 @@ async def history(asked: ApiRequest) -> object:
             asked.require(Right.MANAGE, address)
             raise Refused("no-such-address", f"address {address[:200]!r} does not exist")
     return asked.shared.history.plot(address, asked.values["span"])
+
+
+@reading("activity", Activity, SEEN)
+async def activity(asked: ApiRequest) -> object:
+    """What was sent to the busiest addresses in the last ten minutes, in outline: for small plots of many."""
+    return await asked.shared.history.activity({address.name for address in await shown(asked)})
 
 
 async def shown(asked: ApiRequest, only: str | None = None) -> list[Address]:

@@ -9,25 +9,33 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from binascii import Error as Base64Error
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta, Struct
+from starlette.responses import Response
 
 from stompbox.admin.apirequest import ANSWER_WITHIN, ApiRequest
-from stompbox.admin.endpoints import changing, naming
+from stompbox.admin.endpoints import OWN, changing, naming, reading
+from stompbox.admin.listing import Entry, Field, cutting, listed, page_of
+from stompbox.broker.queues.depth import depth_of
 from stompbox.config import Listener
+from stompbox.config.spaces import local, space_of
 from stompbox.errors import IllegalFrame, Refused
+from stompbox.server.closings import INSIDE
 from stompbox.server.session.connection import Connection
 from stompbox.stomp.codec import Decoder, encode
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import V12
 
 if TYPE_CHECKING:
+    from stompbox.broker.subscriptions.durables import DurableSubscription
     from stompbox.stomp.runs import Acks, Sends
 
-LISTENER: Final = Listener("admin", "interface", 0)  # what such a connection shows as its own
+LISTENER: Final = Listener(INSIDE, "interface", 0)  # what such a connection shows as its own
 RECEIPT: Final = "done"
-OWN: Final = frozenset(
+TAKEN: Final = frozenset(
     ("destination", "receipt", "transaction", "content-length")
 )  # headers that the order has fields for, or none
 
@@ -80,13 +88,62 @@ class Durable(Struct):
     is_there: bool
 
 
+class DurableView(Struct, frozen=True):
+    """A durable subscription. `destination`: the addresses, or patterns, that it covers; `user`: whose it is; `is_connected`: its client is
+    there. Messages are those of all its queues, as in QueueView."""
+
+    client_id: str
+    name: str
+    virtual_host: str | None
+    destination: str
+    selector: str | None
+    user: str
+    is_connected: bool
+    queues: int
+    ready: int
+    delayed: int
+    delivering: int
+    is_estimate: bool
+
+
+BY: Final[Mapping[str, Field]] = MappingProxyType(
+    {"client_id": lambda one: one.client_id, "name": lambda one: one.name}
+)
+
+
+@reading("durables", page_of("durables", DurableView), OWN, *cutting(BY))
+async def durables(asked: ApiRequest) -> Response:
+    """Durable subscriptions, with the messages that wait for them."""
+    is_all, name = asked.may(), asked.user.name
+    hosts = {host.space: host.name for host in asked.broker.configuration.virtual_hosts}
+    entries = sorted(
+        [
+            Entry(f"{client_id} {durable.name}", durable, f"{local(client_id)} {durable.name}")
+            for (client_id, _), durable in asked.broker.engine.durables.items()
+            if is_all or durable.owner == name
+        ],
+        key=lambda entry: entry.key,
+    )
+    return await listed(asked, "durables", entries, lambda durable: _view(durable, hosts), BY)
+
+
+def _view(durable: DurableSubscription, hosts: Mapping[str, str]) -> DurableView:
+    depths = [depth_of(queue) for queue in durable.queues]
+    return DurableView(
+        local(durable.client_id), durable.name, hosts.get(space_of(durable.client_id)), durable.pattern,
+        durable.selector.text if durable.selector is not None else None, durable.owner, durable.consumer is not None,
+        len(depths), sum([one.ready for one in depths]), sum([one.delayed for one in depths]),
+        sum([one.delivering for one in depths]), any(one.is_estimate for one in depths),
+    )  # fmt: skip
+
+
 @changing("messages/send", Sending, Sent, "Needs the rights that a SEND needs.")
 async def send(asked: ApiRequest) -> object:
     """Sends a message, as a client with the same user would."""
     order: Sending = asked.order
     body = _octets(order)
     for name in order.headers:
-        if name in OWN or not name:
+        if name in TAKEN or not name:
             with naming("headers"):
                 raise IllegalFrame("bad-header", f"header {name!r} cannot be given here")
     await speak(asked, Frame("SEND", {"destination": order.destination, **order.headers}, body))
@@ -174,6 +231,7 @@ class Inside:
     """What stands in for a socket: it reads what the broker says, and keeps the answer, a RECEIPT or an ERROR."""
 
     is_clogged = False
+    port = 0
     unread = 0
     unsent = 0
     silence: float | None = None

@@ -6,7 +6,20 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from stompbox.admin import actions, administration, configured, defining, openapi, pages, sessions, speaking
+from stompbox.admin import (
+    actions,
+    administration,
+    clients,
+    clustering,
+    configured,
+    defining,
+    definitions,
+    exporting,
+    openapi,
+    pages,
+    sessions,
+    speaking,
+)
 from stompbox.admin.apirequest import ApiRequest
 from stompbox.admin.endpoints import API, Endpoint, reading
 from stompbox.admin.responses import html, json
@@ -42,7 +55,7 @@ def _endpoints(module: object) -> list[Endpoint]:
     return [one for one in vars(module).values() if isinstance(one, Endpoint)]
 
 
-ENDPOINTS: Final = (
-    index, described, shown,
-    *[one for module in (pages, configured, actions, defining, speaking, administration, sessions) for one in _endpoints(module)],
+_MODULES: Final = (
+    pages, clients, configured, definitions, exporting, actions, defining, speaking, administration, clustering, sessions,
 )  # fmt: skip
+ENDPOINTS: Final = (index, described, shown, *[one for module in _MODULES for one in _endpoints(module)])

@@ -5,6 +5,7 @@ Times are ms since the epoch, durations ms. Lists give way to the loop every TUR
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from stompbox import __version__
-from stompbox.admin.health import Reason, reasons
+from stompbox.admin.following import Place, place_of
+from stompbox.admin.health import Reason, of_role
 from stompbox.admin.lag import Lags
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.kinds import Kind
@@ -34,7 +36,7 @@ _ROUTING: Final = ((ANYCAST, "ANYCAST"), (MULTICAST, "MULTICAST"))
 STAY: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.READER))  # kinds that outlive their consumers
 
 
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_PAGE: Final = mmap.PAGESIZE
 
 
 class SinkView(Struct, frozen=True):
@@ -100,6 +102,7 @@ class Status(Struct, frozen=True):
     disk_size: int | None
     min_disk_free: int
     dead_letters: list[DeadLetters]
+    cluster: Place | None = None
 
 
 class AddressView(Struct, frozen=True):
@@ -161,10 +164,12 @@ class SubscriptionView(Struct, frozen=True):
 
 
 class ConnectionView(Struct, frozen=True):
-    """A connection as the API shows it. `waits_for`: why it is not read further; `memory_bytes`: what is kept for it, `memory` by kind."""
+    """A connection as the API shows it. `port`: the client's, 0 where it is not known; `waits_for`: why it is not read further;
+    `memory_bytes`: what is kept for it, `memory` by kind."""
 
     id: int
     peer: str
+    port: int
     user: str
     client_id: str
     version: str
@@ -238,18 +243,18 @@ class GroupView(Struct, frozen=True):
 
 def status_of(broker: Broker) -> Status:
     engine, connections = broker.engine, broker.connections
-    why = reasons(broker)
+    why = of_role(broker, "")
     space = os.statvfs(broker.disk.folder) if broker.disk.folder is not None else None
     return Status(
         __version__, os.getpid(), engine.epoch, broker.started, broker.now() - broker.started, engine.is_durable, not why, why,
-        [str(acceptor.listener) for acceptor in broker.acceptors],
+        [str(acceptor.listener) for acceptor in broker.all_acceptors],
         len(connections), len(broker.pressure.waiting), len(engine.addresses), len(engine.queues),
         dict(sorted(engine.counters.items())), dict(sorted(broker.errors.items())),
         broker.committer.applied, broker.committer.failed, engine.unsaved,
         sum([len(connection.consumers) for connection in connections]), sum([len(connection.transactions) for connection in connections]),
         engine.memory.size, broker.configuration.global_max_size, broker.ledger.by_kind, _resident(),
         space and space.f_bavail * space.f_frsize, space and space.f_blocks * space.f_frsize, broker.configuration.min_disk_free,
-        _dead_letters(broker),
+        _dead_letters(broker), place_of(broker),
     )  # fmt: skip
 
 
@@ -331,7 +336,7 @@ def connection_view(broker: Broker, connection: Connection) -> ConnectionView:
         for id, consumer in connection.consumers.items()
     ]
     return ConnectionView(
-        connection.session_id, connection.peer, connection.user.name, connection.client_id,
+        connection.session_id, connection.peer, connection.transport.port, connection.user.name, connection.client_id,
         connection.session.version.name if connection.is_entered else "", str(connection.listener), connection.since,
         len(connection.transactions), waits, connection.account.size, by_kind(connection), subscriptions,
     )  # fmt: skip

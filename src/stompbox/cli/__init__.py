@@ -17,7 +17,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Group, MissingArgumentError, UnusedCliTokensError
 
 import stompbox
-from stompbox.cli.streams import leave_stdout
+from stompbox.cli.examples import ALL
 
 FAILED = 1
 WRONG_USE = 2
@@ -47,9 +47,18 @@ _COMMANDS = (
     (_MESSAGES, "bench", "bench:app", "Send and receive messages, and print rates and latencies."),
     (_BROKER, "serve", "serve:app", "Run a broker until SIGTERM or SIGINT."),
     (_BROKER, "config", "config:app", "Check, show and describe the configuration."),
-    (_BROKER, "user", "user:app", "Hash passwords for the users of the broker."),
+    (
+        _BROKER,
+        "import",
+        "importing:app",
+        "Convert the configuration of Artemis, ActiveMQ Classic, RabbitMQ or OpenMQ.",
+    ),
     (_BROKER, "store", "store:app", "Check, compact, back up and restore a data folder."),
+    (_BROKER, "doctor", "doctor:app", "Say what is wrong with this installation, and what to do."),
+    (_BROKER, "context", "contexts:app", "Name brokers, in place of --url and --admin."),
+    (_BROKER, "completion", "completion:app", "Print what a shell needs to complete commands and options."),
     (_OPERATING, "status", "status:app", "Show how a running broker is."),
+    (_OPERATING, "top", "top:app", "Watch rates, depths, consumers and connections on a terminal."),
     (_OPERATING, "check", "check:app", "Say in one line how a broker is, with an exit code for monitoring."),
     (
         _OPERATING,
@@ -77,6 +86,23 @@ _COMMANDS = (
         "queues:sinks_app",
         "List the sinks that are remembered, such as Spark's; delete them.",
     ),
+    (_OPERATING, "user", "user:app", "List, add, change and remove users; hash a passcode for a file."),
+    (_OPERATING, "permissions", "definitions:permissions_app", "List, set and delete who may do what."),
+    (_OPERATING, "settings", "definitions:settings_app", "Show, set and delete settings of addresses."),
+    (
+        _OPERATING,
+        "definitions",
+        "definitions:app",
+        "Export and import users, permissions, settings and queues.",
+    ),
+    (_OPERATING, "declare", "declare:app", "Make an address, a queue or a durable subscription."),
+    (_OPERATING, "durables", "declare:durables_app", "List and delete durable subscriptions."),
+    (
+        _OPERATING,
+        "cluster",
+        "cluster:app",
+        "List the nodes of a cluster; let another one lead, or one not lead; forget one.",
+    ),
     (_OPERATING, "reload", "reload:app", "Have a broker read its configuration again."),
     (_OPERATING, "purge", "moving:purge_app", "Drop the messages of a queue."),
     (_OPERATING, "move", "moving:move_app", "Move messages of a queue to another address."),
@@ -98,6 +124,8 @@ app = App(
     name="stompbox",
     version=lambda: version(is_verbose="--verbose" in sys.argv),
     help="A fast STOMP message broker, its client and its Spark pipeline.",
+    help_format="plaintext",
+    help_epilogue=ALL,
 )
 for _group, _name, _target, _help in _COMMANDS:
     app.command(f"stompbox.cli.{_target}", name=_name, group=_group, help=_help)
@@ -109,6 +137,7 @@ def main() -> None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     try:
         try:
+            _choose_context()
             app(print_error=False, exit_on_error=False)
         finally:
             if sys.stdout is not None:
@@ -129,8 +158,21 @@ def main() -> None:
             f"stompbox: {error.strerror or error}{f': {error.filename}' if error.filename else ''}",
             file=sys.stderr,
         )
-        leave_stdout()
+        _leave_stdout()
         sys.exit(FAILED)
+
+
+def _choose_context() -> None:
+    """`stompbox --context NAME …`: the command that follows finds it in the environment."""
+    flag, equals, name = sys.argv[1].partition("=") if len(sys.argv) > 1 else ("", "", "")
+    if flag != "--context":
+        return
+    given = [name] if equals else sys.argv[2:3]
+    if not given or not given[0]:
+        print("stompbox: --context needs a name; `stompbox context list` has them", file=sys.stderr)
+        sys.exit(WRONG_USE)
+    os.environ["STOMPBOX_CONTEXT"] = given[0]
+    del sys.argv[1 : 2 if equals else 3]
 
 
 def _told(error: CycloptsError) -> str:
@@ -147,5 +189,13 @@ def _told(error: CycloptsError) -> str:
 
 
 def _unread() -> NoReturn:
-    leave_stdout()
+    _leave_stdout()
     sys.exit(0)
+
+
+def _leave_stdout() -> None:
+    """Nobody reads it any more: what is still written to it goes nowhere, and the interpreter does not complain at its end."""
+    if sys.stdout is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

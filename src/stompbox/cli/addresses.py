@@ -7,11 +7,12 @@ from typing import Annotated, Final
 from cyclopts import App, Parameter
 
 from stompbox.cli.asking import every
+from stompbox.cli.examples import examples
 from stompbox.cli.listing import Entry, Listing
 from stompbox.cli.operating import Operation, sure
 from stompbox.cli.parameters import Admin, Forced, Match, Yes
 
-app = App(name="addresses")
+app = App(name="addresses", help_epilogue=examples("addresses"))
 
 AddressName = Annotated[str, Parameter(help="Name of the address.")]
 _AS_IT_IS: Final = Operation()
@@ -20,7 +21,7 @@ _AS_IT_IS: Final = Operation()
 @app.default
 def addresses(match: Match = "", *, admin: Admin = None, listing: Listing = Listing()) -> None:  # noqa: B008 - a frozen value
     """List addresses: the next offset of their logs, what waits, who reads."""
-    columns = ("address", "routing", "next", "ready", "queues", "subscriptions", "groups", "consumers", "")
+    columns = ("address", "routing", "next", "ready", "queues", "subs", "groups", "consumers", "")
     listing.show("addresses", columns, lambda: list(every(admin, "addresses", match=match)), _row)
 
 

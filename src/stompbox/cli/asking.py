@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
+from stompbox.cli.contexts import broker_of
 from stompbox.errors import ConnectionLost, PeerError, Refused, UsageError, reason_of, redacted
 
 if TYPE_CHECKING:
@@ -26,7 +27,21 @@ WIDTH = 1000  # columns of a table that no terminal shows
 
 def ask(admin: str | None, path: str, body: Mapping[str, object] | None = None) -> Any:
     """The answer of the API to a GET, or to a POST with a body. Raises what `connecting.leaving` turns into an exit code."""
-    url = admin or os.environ.get("STOMPBOX_ADMIN_URL") or DEFAULT_ADMIN
+    shown, status, answer = _answer(admin, path, body)
+    return _content(shown, status, answer)
+
+
+def ask_text(admin: str | None, path: str) -> str:
+    """The answer of the API to a GET, where it is a text."""
+    shown, status, answer = _answer(admin, path, None)
+    if status != 200:
+        _content(shown, status, answer)
+    return answer.decode()
+
+
+def _answer(admin: str | None, path: str, body: Mapping[str, object] | None) -> tuple[str, int, bytes]:
+    """(who has answered, status, body)"""
+    url = admin or broker_of("admin") or DEFAULT_ADMIN
     url = url if "://" in url else f"http://{url}"
     connection, headers = _connection(url)
     is_file = url.startswith("unix://")
@@ -43,7 +58,7 @@ def ask(admin: str | None, path: str, body: Mapping[str, object] | None = None) 
             headers if body is None else headers | {"content-type": "application/json"},
         )  # fmt: skip
         answer = connection.getresponse()
-        return _content(shown, answer.status, answer.read())
+        return shown, answer.status, answer.read()
     except (OSError, HTTPException) as error:
         reason = reason_of(error)
         problem = f"no broker answers at {shown} ({reason}); --admin says where its admin interface is"

@@ -21,13 +21,14 @@ from cyclopts import App
 
 from stompbox.cli.asking import plain, print_json, print_table
 from stompbox.cli.connecting import at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.examples import examples
 from stompbox.cli.parameters import AsJson, Header, Url
 from stompbox.errors import ConnectionLost
 
 if TYPE_CHECKING:
     from stompbox.client import Subscription
 
-app = App(name="bench")
+app = App(name="bench", help_epilogue=examples("bench"))
 
 AckMode = Literal["auto", "client", "client-individual"]
 

@@ -6,10 +6,11 @@ from cyclopts import App
 
 from stompbox.cli import streams
 from stompbox.cli.connecting import at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.examples import examples
 from stompbox.cli.parameters import Header, JsonLines, SelectorText, ShowHeaders, Url
 from stompbox.cli.subscribe import BATCH, Form, form_of
 
-app = App(name="browse")
+app = App(name="browse", help_epilogue=examples("browse"))
 
 BROWSER = "browser"  # header of the SUBSCRIBE, and of the MESSAGE that says that there is no more
 

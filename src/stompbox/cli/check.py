@@ -10,6 +10,7 @@ from typing import Annotated, Final, NoReturn
 from cyclopts import App, Parameter
 
 from stompbox.cli.asking import ask, every, plain
+from stompbox.cli.examples import examples
 from stompbox.cli.parameters import Admin
 from stompbox.errors import ConnectionLost, StompboxError, UsageError
 from stompbox.numerals import digits
@@ -29,7 +30,7 @@ _HELP: Final = "NAME=MOST: {} when it is more. Names: " + "; ".join(
     f"{name}: {text}" for name, text in MEASURES.items()
 )
 
-app = App(name="check")
+app = App(name="check", help_epilogue=examples("check"))
 
 Limit = Annotated[list[str] | None, Parameter(consume_multiple=False, negative="")]
 

@@ -13,13 +13,15 @@ from typing import NoReturn
 from cyclopts import App
 
 from stompbox.cli.asking import print_json
+from stompbox.cli.examples import examples
 from stompbox.cli.parameters import AsJson, ConfigFile
 from stompbox.config import Loaded, read, schema
+from stompbox.config.sources import kept_of
 from stompbox.errors import ConfigError
 
 BAD_CONFIGURATION = 2
 
-app = App(name="config")
+app = App(name="config", help_epilogue=examples("config"))
 
 
 @app.command(name="check")
@@ -61,10 +63,20 @@ def _checked(config: Path | None, *, insecure: bool = False) -> tuple[Loaded, li
     from stompbox.server.verifying import verify
 
     try:
-        loaded = read(config, os.environ)
-        return loaded, [] if insecure else verify(loaded)
+        loaded, unread = _with_run_time(config)
+        return loaded, [*unread, *([] if insecure else verify(loaded))]
     except ConfigError as error:
         _leave(str(error))
+
+
+def _with_run_time(config: Path | None) -> tuple[Loaded, list[str]]:
+    """Also what is defined at run time; a warning where only the broker may read that."""
+    try:
+        return read(config, os.environ, {}, kept_of), []
+    except ConfigError as error:
+        if error.code != "definitions-unreadable":
+            raise
+        return read(config, os.environ), [f"{error.message}: what is defined at run time is not looked at"]
 
 
 def _leave(problem: str) -> NoReturn:

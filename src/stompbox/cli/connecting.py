@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from stompbox.cli.contexts import broker_of
 from stompbox.cli.parameters import DEFAULT_URL
 from stompbox.errors import ConnectionLost, StompboxError, UsageError
 
@@ -22,7 +22,7 @@ _LOGIN_IN_URL = "; they stand in --url stomp://login:passcode@host:port, or in S
 
 
 def url_or_default(given: str | None) -> str:
-    return given or os.environ.get("STOMPBOX_URL") or DEFAULT_URL
+    return given or broker_of("url") or DEFAULT_URL
 
 
 def at_least(name: str, value: float | None, least: float, what: str) -> None:

@@ -8,11 +8,12 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from stompbox.cli.asking import every, span
+from stompbox.cli.examples import examples
 from stompbox.cli.listing import Entry, Listing
 from stompbox.cli.operating import Operation, sure
 from stompbox.cli.parameters import Admin, Yes
 
-app = App(name="connections")
+app = App(name="connections", help_epilogue=examples("connections"))
 
 
 @app.default

@@ -5,11 +5,16 @@ from __future__ import annotations
 from cyclopts import App
 
 from stompbox.cli.connecting import leaving
+from stompbox.cli.examples import examples
 from stompbox.cli.operating import Operation
 from stompbox.cli.parameters import Flag
 from stompbox.errors import UsageError
 
-app = App(name="frames", help="Log the frames of a connection, a user or an address of a running broker.")
+app = App(
+    name="frames",
+    help="Log the frames of a connection, a user or an address of a running broker.",
+    help_epilogue=examples("frames"),
+)
 
 
 @app.default

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
-from stompbox.cli.asking import print_json, print_table
+from stompbox.cli.asking import plain, print_json, print_table
 from stompbox.cli.connecting import at_least, leaving
 from stompbox.cli.parameters import AsJson
 from stompbox.errors import UsageError
@@ -35,6 +36,12 @@ class Listing:
     limit: Annotated[int | None, Parameter(help="So many at most.")] = None
     watch: Annotated[float | None, Parameter(help="Again every so many seconds, until Ctrl-C.")] = None
     as_json: AsJson = False
+    format: Annotated[
+        Literal["table", "json", "lines", "csv"],
+        Parameter(
+            help="json: all as one list; lines: a JSON object for each; csv: the columns of the table."
+        ),
+    ] = "table"
 
     def show(
         self,
@@ -51,14 +58,28 @@ class Listing:
                 found = self._chosen(fetch())
                 if self.watch is not None and sys.stdout.isatty():
                     print(_ANEW, end="")
-                if self.as_json:
-                    print_json(found)
-                else:
-                    print_table(columns, [row(one) for one in found])
+                self._print(columns, found, row)
                 if self.watch is None:
                     return
                 sys.stdout.flush()
                 time.sleep(self.watch)
+
+    def _print(
+        self, columns: Sequence[str], found: list[Entry], row: Callable[[Entry], Sequence[object]]
+    ) -> None:
+        if self.as_json or self.format == "json":
+            print_json(found)
+        elif self.format == "lines":
+            for one in found:
+                print(json.dumps(one, ensure_ascii=False))
+        elif self.format == "csv":
+            import csv
+
+            out = csv.writer(sys.stdout, lineterminator="\n")
+            out.writerow([name or "state" for name in columns])
+            out.writerows([[_cell(cell) for cell in row(one)] for one in found])
+        else:
+            print_table(columns, [row(one) for one in found])
 
     def _chosen(self, found: list[Entry]) -> list[Entry]:
         if self.sort is not None and found:
@@ -68,3 +89,11 @@ class Listing:
                 raise UsageError("bad-argument", f"--sort is {self.sort!r}; allowed are {', '.join(known)}")
             found = sorted(found, key=lambda one: one[name], reverse=is_falling)
         return found[: self.limit]
+
+
+def _cell(cell: object) -> str:
+    """Numbers as they are, and nothing that a spreadsheet would take for a formula: names come from clients."""
+    if isinstance(cell, int | float):
+        return str(cell)
+    text = plain(cell)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

@@ -51,14 +51,15 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(TextFormatter):
-    """One JSON object a line: time (ISO 8601, UTC), level, logger, message, the stable code of docs/errors.md where there is one, and the
-    traceback. The code is what the broker says (`extra`), never what is found in a text, which clients write parts of."""
+    """One JSON object a line: time (ISO 8601, UTC), level, logger, message, the stable code of docs/errors.md, the id
+    of the connection and the user where there is one, and the traceback. These are what the broker says (`extra`),
+    never what is found in a text, which clients write parts of."""
 
     def format(self, record: logging.LogRecord) -> str:
         import json
         from datetime import UTC, datetime
 
-        entry = {
+        entry: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -66,6 +67,10 @@ class JsonFormatter(TextFormatter):
         }
         if code := getattr(record, "code", ""):
             entry["code"] = code
+        if (connection := getattr(record, "connection", None)) is not None:
+            entry["connection"] = connection
+        if user := getattr(record, "user", ""):
+            entry["user"] = spoken(user)
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False)

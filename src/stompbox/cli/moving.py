@@ -8,12 +8,13 @@ from typing import Annotated, Final
 from cyclopts import App, Parameter
 
 from stompbox.cli.connecting import at_least, leaving
+from stompbox.cli.examples import examples
 from stompbox.cli.operating import Operation, sure
 from stompbox.cli.parameters import QueueName, Yes
 
-purge_app = App(name="purge")
-move_app = App(name="move")
-redrive_app = App(name="redrive")
+purge_app = App(name="purge", help_epilogue=examples("purge"))
+move_app = App(name="move", help_epilogue=examples("move"))
+redrive_app = App(name="redrive", help_epilogue=examples("redrive"))
 
 Count = Annotated[int | None, Parameter(help="So many at most, oldest first; without it all.")]
 

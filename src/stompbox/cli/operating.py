@@ -37,6 +37,16 @@ class Operation:
             print("\n".join([plain(line) for line in ([said] if isinstance(said, str) else said)]))
 
 
+def warned(found: Mapping[str, Any]) -> list[str]:
+    """A line for each warning of an answer, and one where it is not all done yet."""
+    rest = (
+        "addresses that are there are still changed"
+        if not found["is_done"] and not found.get("is_dry_run")
+        else ""
+    )
+    return [*[f"warning: {warning}" for warning in found["warnings"]], *([rest] if rest else [])]
+
+
 def sure(command: str, what: str, *, yes: bool) -> None:
     """Asks on a terminal before something is done that cannot be undone; a script is not asked. A no ends the command."""
     if yes or sys.stdin is None or not sys.stdin.isatty():

@@ -14,6 +14,7 @@ Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 # What is printed
 JsonFlag = Annotated[Flag, Parameter(name="--json")]
 AsJson = Annotated[JsonFlag, Parameter(help="Print JSON.")]
+AllFlag = Annotated[Flag, Parameter(name="--all")]
 JsonLines = Annotated[
     JsonFlag,
     Parameter(
@@ -53,7 +54,8 @@ Admin = Annotated[
 Match = Annotated[str, Parameter(help="Only those whose name holds this text.")]
 QueueName = Annotated[str, Parameter(help="Name, or address::name where several queues have the name.")]
 Yes = Annotated[Flag, Parameter(name=["--yes", "-y"], help="Do not ask before.")]
-Forced = Annotated[Flag, Parameter(name="--force", help="Also with messages, and from under consumers.")]
+ForceFlag = Annotated[Flag, Parameter(name="--force")]
+Forced = Annotated[ForceFlag, Parameter(help="Also with messages, and from under consumers.")]
 
 # The configuration and the data of a broker on this machine
 ConfigFile = Annotated[

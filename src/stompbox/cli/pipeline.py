@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 from cyclopts import App, Parameter
 
 from stompbox.cli.connecting import FAILED, INTERRUPTED, NOT_REACHED, WRONG_USE
+from stompbox.cli.examples import examples
 from stompbox.cli.parameters import Flag, JsonFlag
 from stompbox.errors import ConfigError, ConnectionLost, StompboxError, UsageError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from stompbox.pipelines.explaining import Explained
     from stompbox.pipelines.plan import Plan
 
-app = App(name="pipeline")
+app = App(name="pipeline", help_epilogue=examples("pipeline"))
 
 
 @app.command

@@ -8,15 +8,16 @@ from cyclopts import App, Parameter
 
 from stompbox.cli.asking import every, print_json, print_table, span
 from stompbox.cli.connecting import leaving
+from stompbox.cli.examples import examples
 from stompbox.cli.listing import Entry, Listing
 from stompbox.cli.operating import Operation, sure
-from stompbox.cli.parameters import Admin, AsJson, Flag, Forced, Match, QueueName, Yes
+from stompbox.cli.parameters import Admin, AllFlag, AsJson, Forced, Match, QueueName, Yes
 
-app = App(name="queues")
-groups_app = App(name="groups")
-sinks_app = App(name="sinks")
+app = App(name="queues", help_epilogue=examples("queues"))
+groups_app = App(name="groups", help_epilogue=examples("groups"))
+sinks_app = App(name="sinks", help_epilogue=examples("sinks"))
 
-EveryKind = Annotated[Flag, Parameter(name="--all", help="Also those that go with their connection.")]
+EveryKind = Annotated[AllFlag, Parameter(help="Also those that go with their connection.")]
 
 
 @app.default
@@ -100,7 +101,7 @@ def delete(group: GroupName, *, yes: Yes = False, operation: Operation = _AS_IT_
     operation.do("groups delete", "groups/delete", {"group": group}, f"reader group {group} deleted")
 
 
-@groups_app.command
+@groups_app.command(name=["reset", "seek"])
 def reset(group: GroupName, *, to: str, address: str = "", operation: Operation = _AS_IT_IS) -> None:
     """Put a reader group elsewhere, forward or back as far as the messages are still there. Stop who reads by it first.
 

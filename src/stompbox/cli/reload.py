@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from stompbox.cli.examples import examples
 from stompbox.cli.operating import Operation
 
-app = App(name="reload")
+app = App(name="reload", help_epilogue=examples("reload"))
 
 
 @app.default

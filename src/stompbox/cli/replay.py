@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from stompbox.cli.connecting import leaving, parse_headers, url_or_default
+from stompbox.cli.examples import examples
 from stompbox.cli.parameters import Header, JsonFlag, Url
 from stompbox.errors import Refused, StompboxError, UsageError
 from stompbox.incarnations import Incarnations, Position, difference, incarnations_of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from stompbox.client import Client
     from stompbox.message import Run
 
-app = App(name="replay")
+app = App(name="replay", help_epilogue=examples("replay"))
 
 MOST_BYTES: Final = 4 << 20  # of one read of the log
 EARLIEST: Final = "earliest"

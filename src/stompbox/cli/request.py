@@ -11,6 +11,7 @@ from cyclopts import App
 
 from stompbox.cli import streams
 from stompbox.cli.connecting import at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.examples import examples
 from stompbox.cli.parameters import File, Header, JsonLines, ShowHeaders, Url
 from stompbox.cli.subscribe import Form, form_of
 from stompbox.errors import UsageError
@@ -18,7 +19,7 @@ from stompbox.errors import UsageError
 if TYPE_CHECKING:
     from stompbox.client import ReceivedMessage
 
-app = App(name="request")
+app = App(name="request", help_epilogue=examples("request"))
 
 
 @app.default

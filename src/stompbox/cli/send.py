@@ -18,6 +18,7 @@ from cyclopts import App
 
 from stompbox.cli import streams
 from stompbox.cli.connecting import at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.examples import examples
 from stompbox.cli.parameters import File, Flag, Header, JsonFlag, Url
 from stompbox.errors import UsageError
 
@@ -39,7 +40,7 @@ _OF_MESSAGE: Final = frozenset(
     )
 )
 
-app = App(name="send")
+app = App(name="send", help_epilogue=examples("send"))
 
 
 @app.default

@@ -5,26 +5,30 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 
 from cyclopts import App, Parameter
 
+from stompbox.cli.examples import examples
 from stompbox.cli.greeting import greeting
 from stompbox.cli.logs import set_up_logging
 from stompbox.cli.parameters import Flag
-from stompbox.config import Configuration, read
+from stompbox.config import AdminTable, Configuration
 from stompbox.config.checks import is_admin_asked as is_asked
-from stompbox.config.origins import Loaded
 from stompbox.errors import ConfigError, StompboxError
 from stompbox.numerals import digits
 
 if TYPE_CHECKING:
     from stompbox.admin.listening import AdminListener
     from stompbox.server.broker import Broker
+    from stompbox.server.cluster.node import Node
+    from stompbox.server.readings import Readings
+    from stompbox.server.transport.unixsocket import Place
 
-app = App(name="serve")
+app = App(name="serve", help_epilogue=examples("serve"))
 
 # codes: starting once more does not help, so exit code 3
 DAMAGED: Final = frozenset(("data-corrupt", "data-missing"))
@@ -91,13 +95,16 @@ def serve(
 
 def _start(config: Path | None, overrides: dict[str, Any], *, accepts_loss: bool) -> None:
     """Reads the configuration, and runs the broker that it describes until it stops. Raises StompboxError."""
-    loaded = read(config, os.environ, overrides)
+    from stompbox.server.readings import Readings
+
+    readings = Readings(config, os.environ, overrides)
+    loaded = readings.first()
     set_up_logging(loaded.configuration)
     from stompbox.server.verifying import verify
 
     for warning in verify(loaded):
         logging.getLogger("stompbox").warning("%s", warning)
-    _run(Readings(config, overrides, loaded), is_admin_asked=is_asked(loaded), accepts_loss=accepts_loss)
+    _run(readings, loaded.configuration, is_admin_asked=is_asked(loaded), accepts_loss=accepts_loss)
 
 
 def _leave(error: StompboxError) -> NoReturn:
@@ -108,55 +115,26 @@ def _leave(error: StompboxError) -> NoReturn:
     sys.exit(2 if error.code.startswith("config") else 3 if error.code in DAMAGED else 1)
 
 
-class Readings:
-    """What was read of the configuration: at the start, and with each SIGHUP. The last one may have been refused."""
-
-    def __init__(self, config: Path | None, overrides: dict[str, Any], first: Loaded) -> None:
-        self.config = config
-        self.overrides = overrides
-        self.first = first
-        self.known = [first]
-        self.broker: Broker | None = None
-
-    def again(self) -> Configuration:
-        """The configuration, read again at SIGHUP. Raises ConfigError."""
-        from stompbox.server.verifying import verify
-
-        loaded = read(self.config, os.environ, self.overrides)
-        for warning in verify(loaded):
-            logging.getLogger("stompbox").warning("%s", warning)
-        counting = self.counting()
-        self.known = [loaded] if counting is None else [counting, loaded]
-        return loaded.configuration
-
-    def counting(self) -> Loaded | None:
-        """What the broker obeys now, with where each key comes from."""
-        obeyed = None if self.broker is None else self.broker.configuration
-        return next((one for one in self.known if one.configuration is obeyed), None)
-
-    def listen(self, broker: Broker) -> AdminListener:
-        """Opens the admin interface. Raises ConfigError when it cannot listen."""
-        from stompbox.admin.listening import AdminListener
-
-        self.broker = broker
-        return AdminListener(broker, self.first.configuration.admin, self.counting)
-
-
 def _run(
     readings: Readings,
+    configuration: Configuration,
     *,
     is_admin_asked: bool,
     accepts_loss: bool,
 ) -> None:
-    configuration = readings.first.configuration
     gc.disable()  # until it is ready: nothing that is loaded now is garbage (server/run.py enables it)
+    if configuration.cluster.log is not None:
+        _run_node(readings, configuration, accepts_loss=accepts_loss)
+        return
     from stompbox.server.run import serve as serve_until_stopped
 
     def attach(broker: Broker) -> AdminListener | None:
         if not configuration.admin.enabled:
             return None
         try:
-            return readings.listen(broker)
+            from stompbox.admin.listening import AdminListener
+
+            return AdminListener(broker, configuration.admin)
         except ConfigError as error:
             # nobody asked for it there: a second broker on one machine is a broker all the same
             if is_admin_asked:
@@ -178,6 +156,67 @@ def _run(
         from asyncio import run
     run(
         serve_until_stopped(
-            configuration, on_ready=announce, attach=attach, read=readings.again, accepts_loss=accepts_loss
+            configuration, on_ready=announce, attach=attach, readings=readings, accepts_loss=accepts_loss
         )
     )
+
+
+def _run_node(readings: Readings, configuration: Configuration, *, accepts_loss: bool) -> None:
+    """A node of a cluster."""
+    from stompbox.server.clustered import serve as serve_until_stopped
+
+    def announce(urls: list[str]) -> None:
+        for url in urls:
+            print(f"listening on {url}", flush=True)
+        print("ready", flush=True)
+
+    try:
+        from uvloop import run
+    except ImportError:  # not on Windows
+        from asyncio import run
+    run(
+        serve_until_stopped(
+            configuration,
+            beside=Beside(configuration.admin),
+            on_ready=announce,
+            readings=readings,
+            accepts_loss=accepts_loss,
+        )
+    )
+
+
+class Beside:
+    """The admin interface of a node: the broker's while it leads, else what says who does."""
+
+    def __init__(self, table: AdminTable) -> None:
+        self._sockets: list[socket.socket] = []
+        self._place: Place | None = None
+        self._table = table
+
+    def follower(self, node: Node) -> AdminListener | None:
+        """Raises ConfigError when it cannot listen."""
+        if not self._table.enabled:
+            return None
+        from stompbox.admin.listening import AdminListener, bind
+
+        if not self._sockets:
+            self._sockets, self._place = bind(self._table)
+        return AdminListener(node.view, self._table, self._duplicates())
+
+    def _duplicates(self) -> list[socket.socket]:
+        """Gives the same sockets once more; whoever gets them closes them."""
+        return [each.dup() for each in self._sockets]
+
+    def leader(self, node: Node, broker: Broker) -> AdminListener | None:
+        """Raises ConfigError when it cannot listen."""
+        if not self._table.enabled:
+            return None
+        from stompbox.admin.listening import AdminListener
+
+        return AdminListener(broker, self._table, self._duplicates())
+
+    def close(self) -> None:
+        if self._place is not None:
+            self._place.remove()
+        for each in self._sockets:
+            each.close()

@@ -9,9 +9,10 @@ from cyclopts import App
 
 from stompbox.cli.asking import ask, plain, print_json, print_table, span
 from stompbox.cli.connecting import FAILED, leaving
+from stompbox.cli.examples import examples
 from stompbox.cli.parameters import Admin, AsJson
 
-app = App(name="status")
+app = App(name="status", help_epilogue=examples("status"))
 
 
 @app.default

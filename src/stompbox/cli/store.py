@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 from cyclopts import App
 
 from stompbox.cli.asking import plain, print_json
+from stompbox.cli.examples import examples
 from stompbox.cli.parameters import AsJson, ConfigFile, Data
 from stompbox.errors import StompboxError, StoreError, UsageError
 
@@ -30,7 +31,7 @@ INTERRUPTED = 130
 LISTED = 20  # addresses that are printed
 STEPS = 500  # that a bar takes at most
 
-app = App(name="store")
+app = App(name="store", help_epilogue=examples("store"))
 
 
 @app.command
@@ -158,6 +159,7 @@ def _refusals(folder: Path) -> Iterator[str]:
     from stompbox.broker.engine import Engine
     from stompbox.broker.recovery import recover
     from stompbox.config.settings import AddressSettings, AddressSettingsTable
+    from stompbox.store.base import CLUSTER
     from stompbox.store.inspection import inspecting
     from stompbox.store.journaled import hide_journal
     from stompbox.store.rows import Rows
@@ -165,6 +167,8 @@ def _refusals(folder: Path) -> Iterator[str]:
     with inspecting(folder) as connection:
         found = Rows(connection, folder).recovered()
     found.entries.pop(("broker", "epoch"), None)
+    for entry in [entry for entry in found.entries if entry[0] == CLUSTER]:
+        del found.entries[entry]
     hide_journal(found)
     try:
         recover(Engine(AddressSettingsTable((), AddressSettings())), found)

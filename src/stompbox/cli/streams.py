@@ -8,7 +8,6 @@ The threads are daemons that hold no lock: a command that is told to end does no
 from __future__ import annotations
 
 import asyncio
-import os
 import select
 import sys
 import threading
@@ -150,11 +149,3 @@ def _wait_until_unread(stdout: int) -> None:
     poll = select.poll()
     poll.register(stdout, 0)  # POLLERR and POLLHUP are told without being asked for (POSIX, poll)
     poll.poll()
-
-
-def leave_stdout() -> None:
-    """Nobody reads it any more: what is still written to it goes nowhere, and the interpreter does not complain at its end."""
-    if sys.stdout is not None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)

@@ -15,6 +15,7 @@ from cyclopts import App
 
 from stompbox.cli import streams
 from stompbox.cli.connecting import at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.examples import examples
 from stompbox.cli.parameters import Header, JsonLines, SelectorText, ShowHeaders, Url
 from stompbox.errors import UsageError
 
@@ -26,7 +27,7 @@ _COUNTS_OCTETS: Final = "ActiveMQ-Artemis"  # which sends ahead by octets, and k
 
 Form = Callable[["ReceivedMessage"], bytes]
 
-app = App(name="subscribe")
+app = App(name="subscribe", help_epilogue=examples("subscribe"))
 
 
 @app.default
