@@ -11,6 +11,7 @@ from stompbox.client.message import ACK, NACK, ReceivedMessage
 from stompbox.client.options import Options
 from stompbox.client.protocol import (
     DOUBT,
+    LEAVES,
     MOST_RETIRED,
     Answered,
     Broken,
@@ -181,6 +182,16 @@ def test_error_finds_its_call() -> None:
     assert event.claims == [(one, b"1")]
     assert list(protocol.receipts) == [2]
     assert protocol.refusal is None
+
+
+@pytest.mark.parametrize("code", sorted(LEAVES))
+@pytest.mark.parametrize("receipt", [{}, {"receipt-id": "1"}])
+def test_a_broker_that_goes_refuses_no_call(code: str, receipt: dict[str, str]) -> None:
+    protocol = open_protocol()
+    protocol.confirm(1, b"1", Caller())
+    (event,) = feed(protocol, Frame("ERROR", {"message": "no", "code": code} | receipt))
+    assert isinstance(event, Broken) and isinstance(event.error, ConnectionLost)
+    assert event.error.code == code and list(protocol.receipts) == [1]
 
 
 def test_error_without_receipt_waits_for_what_comes_of_it() -> None:

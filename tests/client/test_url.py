@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.client.url import Target, parse_url
+from stompbox.client.url import Target, each_of, parse_url
 from stompbox.errors import UsageError
 
 GOOD = [
@@ -103,3 +103,27 @@ def test_no_malformed_url_is_shown_with_its_passcode(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_url(url)
     assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("url", "each"),
+    [
+        ("stomp://a", ["stomp://a"]),
+        ("stomp://a,b:1,[::1]:2", ["stomp://a", "stomp://b:1", "stomp://[::1]:2"]),
+        (
+            "stomps://u:p,q@a,b?client-id=c,d",
+            ["stomps://u:p,q@a?client-id=c,d", "stomps://u:p,q@b?client-id=c,d"],
+        ),
+        ("wss://a,b/ws", ["wss://a/ws", "wss://b/ws"]),
+        ("unix:///run/a,b", ["unix:///run/a,b"]),
+        ("stomp://a?client-id=x@y,z", ["stomp://a?client-id=x@y,z"]),
+        ("no scheme, no URL", ["no scheme, no URL"]),
+    ],
+)
+def test_several_hosts_are_several_urls(url: str, each: list[str]) -> None:
+    assert each_of(url) == each
+
+
+def test_a_host_too_few_is_named() -> None:
+    with pytest.raises(UsageError, match="names no host"):
+        [parse_url(each) for each in each_of("stomp://a,,b")]

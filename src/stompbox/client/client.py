@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
+from typing import ClassVar
 
 from stompbox.client.feed import Feed
 from stompbox.client.link import Call, ClientState, Link, StateListener
@@ -25,7 +26,7 @@ from stompbox.client.replies import Replies, reply_headers
 from stompbox.client.subscribing import Offset, wanted
 from stompbox.client.subscription import Subscription
 from stompbox.client.transaction import Transaction
-from stompbox.client.url import Target, parse_url
+from stompbox.client.url import Target, each_of, parse_url
 from stompbox.errors import ConnectionLost, StompboxError, UsageError
 from stompbox.stomp.codec import FrameLimits
 from stompbox.stomp.versions import VERSIONS, Version
@@ -48,6 +49,8 @@ class Request:
 
 class Client:
     """A connection to a broker that heals itself. Made by `connect`; `async with` opens and closes it, as do `open` and `close`."""
+
+    _subscription: ClassVar[type[Subscription]] = Subscription  # what its subscriptions are (tracing.py)
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -210,7 +213,7 @@ class Client:
             offset=offset,
             headers=headers,
         )
-        return Subscription(Feed(self._link, request))
+        return self._subscription(Feed(self._link, request))
 
     # -- requests and replies between clients ------------------------------------------------------------------------
 
@@ -330,7 +333,7 @@ def connect(
 ) -> Client:
     """A client for a STOMP broker, to be opened: `async with stompbox.connect("stomp://user:pass@host:61613") as client:`.
 
-    `url`              stomp://, stomp+ssl://, ws:// or wss://; several are tried in turn, at first and whenever the connection is lost
+    `url`              stomp://, stomp+ssl://, ws:// or wss://; several (also: stomp://a,b,c) are tried in turn, at first and after a loss
     `login`, `passcode`, `host`, `client_id`   win over the URL's; `host` is the virtual host, by default the URL's host name
     `versions`         those to offer
     `heart_beat`       milliseconds: (what we can send, what we want to get); 0 for none
@@ -373,7 +376,7 @@ def _targets(url: str | Sequence[str], options: Options) -> tuple[Target, ...]:
     urls = [url] if isinstance(url, str) else url
     if not isinstance(urls, Sequence) or not urls:
         raise UsageError("bad-url", f"url must be a str or a sequence of str that is not empty, not {url!r}")
-    targets = tuple(parse_url(each) for each in urls)
+    targets = tuple([parse_url(each) for one in urls for each in each_of(one)])
     for target in targets:
         options.merged(target)  # a wrong option in a URL is reported here, not at the first failover
     return targets

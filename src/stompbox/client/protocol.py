@@ -39,6 +39,8 @@ BEAT_AFTER: Final = 0.5  # intervals of own silence after which a heart-beat goe
 MOST_RETIRED: Final = 1000
 _HTTP: Final = b"HTTP/"  # how its answers begin (RFC 9112, 4)
 # seconds in which an ERROR without receipt-id may still turn out to concern none of the open calls
+# codes with which a broker says that it goes, or that another node of its cluster leads
+LEAVES: Final = frozenset(("shutting-down", "log-unavailable", "not-the-leader"))
 DOUBT: Final = 2.0
 
 
@@ -427,6 +429,10 @@ class ClientProtocol:
         if self.state is ProtocolState.CONNECTING:
             self.state = ProtocolState.CLOSED
             events.append(Broken(error))
+            return
+        if error.code in LEAVES:  # it means no call of ours: another broker, or the next one, takes them
+            self.state = ProtocolState.CLOSED
+            events.append(Broken(ConnectionLost(error.code, error.message)))
             return
         number = digits(frame.headers.get("receipt-id", ""))
         if number is not None and number in self.receipts:

@@ -77,7 +77,7 @@ class Subscription:
             raise ended.exceptions[0] from None
 
     async def _work(self, handler: Callable[[Message], Awaitable[object]]) -> None:
-        async for message in self._feed:
+        async for message in self:
             try:
                 async with message.process():
                     await handler(message)

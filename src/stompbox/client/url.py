@@ -5,6 +5,8 @@
     ws://host:61613/stomp   wss://host/ws   over WebSocket; path and query belong to the WebSocket
     unix:///run/stompbox/stomp.sock         at a file of this machine; unix://user:pass@/run/… as somebody
 
+    stomp://user:pass@a:61613,b,c           several brokers, such as the nodes of a cluster, one after the other (`each_of`)
+
 After `?` a STOMP URL may carry options, for those who can only pass a URL on: the table URL_OPTIONS. What the options mean is
 decided in options.py; this file only reads them.
 """
@@ -73,6 +75,19 @@ class Target:
         return f"{self.scheme}://{host}:{self.port}" + (
             self.resource.partition("?")[0] if self.websocket else ""
         )
+
+
+def each_of(url: str) -> list[str]:
+    """One URL for each of the hosts that stand in it, divided by commas: they have the scheme, the login and the options in common."""
+    if not isinstance(url, str) or "," not in url or "://" not in url:
+        return [url]
+    scheme, _, rest = url.partition("://")
+    userinfo, at, place = rest.rpartition("@")
+    if "?" in userinfo:  # the @ belongs to an option
+        userinfo, at, place = "", "", rest
+    end = next((index for index, letter in enumerate(place) if letter in "/?#"), len(place))
+    hosts, tail = place[:end].split(","), place[end:]
+    return [f"{scheme}://{userinfo}{at}{host}{tail}" for host in hosts]
 
 
 def parse_url(url: str) -> Target:

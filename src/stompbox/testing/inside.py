@@ -251,7 +251,7 @@ class House:
 
     async def _held(self, queue: Queue) -> list[Held]:
         found, _ = await first_of(self.broker, queue, MOST, Wanted())
-        out = delivering(queue)
+        out = await delivering(self.broker, queue)
         held = []
         for offset, run in found:
             index = offset - run.first

@@ -84,9 +84,9 @@ class TestedSocket(Socket):
 
     __test__ = False  # for pytest
 
-    def __init__(self, broker: Host, door: TestedAcceptor) -> None:
-        super().__init__(broker, door)
-        self.mood = door.mood
+    def __init__(self, broker: Host, acceptor: TestedAcceptor) -> None:
+        super().__init__(broker, acceptor)
+        self.mood = acceptor.mood
         self.held: list[bytes] = []
         self._is_full = False  # the system says so, stalled or not
         self._is_to_close = False
