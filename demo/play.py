@@ -69,13 +69,18 @@ class Play:
         await self.stage.until(
             lambda: "ready" in broker.lines, 1, expected, measure=lambda: len(broker.lines), within=START
         )
-        listeners = [line.split()[-1] for line in broker.lines if line.startswith("listening on ")]
+        listeners = [line.split()[-1] for line in broker.lines if line.startswith("listening on tcp:")]
         if not listeners:
             raise broker.failed("the broker to say where it listens", f"printed {broker.lines}")
         self.url = urlsplit(listeners[0])._replace(scheme="stomp").geturl()
         self.display.done(
             f"process {broker.pid} listens on {self.url}, durable, ready after {monotonic() - began:.1f} s"
         )
+        for line in broker.lines:
+            if line.startswith("listening on http:"):
+                self.display.done(
+                    f"its console is at {line.split()[-1]} as long as the demo runs: open it and watch"
+                )
         return broker
 
     # 2, 3, 4

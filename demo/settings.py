@@ -17,7 +17,7 @@ data = "{data}"
 url = "tcp://127.0.0.1:0"
 
 [admin]
-enabled = false              # another broker may have one on this machine
+listen = "127.0.0.1:0"       # any free port: another broker may have the usual one on this machine
 
 [[address-setting]]          # flights stay in their logs although everybody has read them: Spark and replay read them again
 match = "flights.#"

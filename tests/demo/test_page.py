@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from demo.audit import checks
 from demo.page import page, write_page
 from tests.demo.records import record
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 VOID = frozenset(("meta", "br"))
 
@@ -97,3 +101,24 @@ def test_a_report_without_rows_does_not_stop_the_page(report: str, tmp_path: Pat
     found["report"]["rows"] = [row for row in found["report"]["rows"] if row[0] != report]
     write_page(found, tmp_path / "report.html")
     assert outline((tmp_path / "report.html").read_text()).open == []
+
+
+@pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
+def test_the_page_fits_a_phone_and_knows_dark_mode(
+    browser: Browser, tmp_path: Path, scheme: str, *, is_dark: bool
+) -> None:
+    write_page(record(), tmp_path / "report.html")
+    shown = browser.new_page(
+        viewport={"width": 390, "height": 844}, color_scheme="dark" if is_dark else "light"
+    )
+    shown.goto((tmp_path / "report.html").as_uri())
+    assert shown.evaluate("document.documentElement.scrollWidth") <= 390
+    ground = shown.evaluate("getComputedStyle(document.body).backgroundColor")
+    ink = shown.evaluate("getComputedStyle(document.body).color")
+    assert (sum(channels(ground)) < sum(channels(ink))) == is_dark, scheme
+    shown.close()
+
+
+def channels(colour: str) -> list[int]:
+    """The numbers of `rgb(r, g, b)`."""
+    return [int(number) for number in colour.removeprefix("rgb(").removesuffix(")").split(",")]

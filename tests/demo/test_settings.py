@@ -23,7 +23,7 @@ def test_the_brokers_configuration_is_a_good_one(tmp_path: Path) -> None:
         "dep_delay > 60",
         "late",
     )
-    assert configuration.admin.endpoint() is None
+    assert configuration.admin.endpoint() == ("127.0.0.1", 0)
 
 
 def test_an_output_of_the_demo_is_made_anew(tmp_path: Path) -> None:

@@ -321,6 +321,11 @@ def test_the_password_of_a_key_may_come_from_the_environment(tmp_path: Path) -> 
             "'s3://lake' must name a bucket and a path in it",
         ),
         (
+            ARCHIVE.replace('"lake"', '"s3://Lake/o"') + 'format = "delta"\n',
+            4,
+            "s3://bucket/path; names are of a-z, 0-9, dots and hyphens, two at least",
+        ),
+        (
             ARCHIVE.replace('"lake"', '"s3://lake/o"') + 'format = "delta"\nwriter = "java"\n',
             6,
             "java writes to folders; to object stores",

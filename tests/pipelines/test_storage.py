@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from stompbox.errors import UsageError
+from stompbox.pipelines.faults import first_line
 from stompbox.pipelines.locations import CatalogEntry, path_of
 from stompbox.pipelines.storage import Azure, Google, Service, Storage
 
@@ -122,6 +123,61 @@ def test_an_arrow_without_a_file_system_is_named(monkeypatch: pytest.MonkeyPatch
         match=r"abfs://container@account.* needs a pyarrow with that file system: not built with Azure",
     ):
         Storage(azure=Azure("nobody-has-this")).at("abfs://lake/x").filesystem()
+
+
+GOOGLE_REFUSES = """Generic GCS error
+          \x1b[31m↳\x1b[0m Error performing token request
+           \x1b[31m↳\x1b[0m Error performing GET http://metadata/token in 5 ms - Server returned 403."""
+
+
+@pytest.mark.parametrize(
+    ("storage", "url", "asked"),
+    [
+        (Storage(), "gs://lake/o", "; the machine's service account is asked, as GOOGLE_APPLICATION_CREDENTIALS names no file"),
+        (Storage(google=Google(is_anonymous=True)), "gs://lake/o", ""),
+        (Storage(), "s3://lake/o", "; the machine's profile or role is asked, as neither access-key-id and secret-access-key of "
+         "[storage] nor AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are given"),
+        (Storage(access_key="key", secret_key="secret"), "s3://lake/o", ""),
+        (Storage(access_key="key"), ACCOUNT, "; the machine's identity is asked, as [storage.azure] has none of account-key, sas-token and "
+         "client-secret, nor the environment one of AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN and AZURE_CLIENT_SECRET"),
+        (Storage(azure=Azure(sas_token="token")), ACCOUNT, ""),
+        (Storage(), "hdfs://names/lake", ""),
+    ],
+)  # fmt: skip
+def test_a_store_that_refuses_is_named_with_all_causes_and_who_was_asked(
+    storage: Storage, url: str, asked: str
+) -> None:
+    with pytest.raises(OSError) as caught, storage.at(url).explaining(url):
+        raise OSError(GOOGLE_REFUSES)
+    said = (
+        f"{url}: Generic GCS error: Error performing token request: "
+        "Error performing GET http://metadata/token in 5 ms - Server returned 403"
+    )
+    assert str(caught.value) == first_line(caught.value) == said + asked
+
+
+def test_causes_without_end_are_cut_but_not_who_was_asked() -> None:
+    with (
+        pytest.raises(OSError, match=r"x{400,500}…; the machine's service account is asked") as caught,
+        Storage().at("gs://lake/o").explaining("gs://lake/o"),
+    ):
+        raise OSError("x" * 10_000)
+    assert len(str(caught.value)) < 700
+
+
+def test_a_delta_table_in_hadoop_says_what_the_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("deltalake")
+    from stompbox.pipelines.locations import Store
+    from stompbox.pipelines.settings import Format
+    from stompbox.pipelines.tables import open_table
+
+    for name in ("HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    url = "hdfs://other-names:8020/lake"
+    with pytest.raises(
+        UsageError, match=r"hdfs://other-names:8020 needs Hadoop's client on each machine: libhdfs"
+    ):
+        open_table(Format.DELTA, Store(url, Storage().at(url))).files()
 
 
 def test_a_url_of_no_store_is_refused() -> None:

@@ -168,6 +168,8 @@ class FakeBroker:
         with self._lock:
             self.requests.append(frame)
             try:
+                if fault == "leave":
+                    raise RequestError("shutting-down", "the broker stops")
                 if fault == "refuse":
                     raise RequestError("refused", "as the test asked")
                 headers, body = getattr(self, "_" + request.replace("-", "_"))(frame.headers, frame.body)

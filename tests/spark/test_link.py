@@ -10,7 +10,8 @@ import pytest
 
 from stompbox.errors import ConnectionLost, FrameError, Refused, UsageError
 from stompbox.spark.link import FIRST_PAUSE, JOINED_SIZE, Request, SparkLink, forget, leased
-from stompbox.spark.options import Given, Target, target_of
+from stompbox.spark.options import Given, target_of
+from stompbox.spark.targets import Target
 from tests.spark.fake_broker import PEM, FakeBroker
 
 MakeFake = Callable[..., FakeBroker]
@@ -217,3 +218,39 @@ def test_tls_looks_at_the_name_of_the_host(make_fake: MakeFake) -> None:
         describe(SparkLink(target(fake, trustStorePath=str(PEM))))
     with leased(target(fake, trustStorePath=str(PEM), verifyHost="false")) as link:
         assert describe(link)
+
+
+def test_another_node_is_asked_when_one_is_away_or_leaves(make_fake: MakeFake) -> None:
+    one, other = make_fake(), make_fake()
+    url = f"{one.url},{other.url.rpartition('/')[2]}"
+    pauses: list[float] = []
+    link = SparkLink(target_of(Given({"url": url, "reconnectTimeout": "5000"})), sleep=pauses.append)
+    assert describe(link)
+    assert (len(one.logins), len(other.logins)) == (1, 0)
+    one.faults["describe"] = ["leave"]
+    assert describe(link)
+    assert (len(one.logins), len(other.logins), pauses) == (1, 1, [])
+    other.faults["describe"] = ["leave"]
+    one.faults["describe"] = ["leave"]
+    assert describe(link)
+    assert pauses == [FIRST_PAUSE], "all have been asked"
+    other.close()
+    one.faults["describe"] = ["drop", "drop"]
+    assert describe(link)
+    link.close()
+
+
+def test_what_all_nodes_say_until_the_end_is_raised(fake: FakeBroker) -> None:
+    link = SparkLink(target(fake, reconnectTimeout="150"))
+    fake.faults["describe"] = ["leave"] * 9
+    with pytest.raises(Refused, match="the broker stops") as caught:
+        describe(link)
+    assert caught.value.code == "shutting-down"
+    link.close()
+
+
+def test_connections_that_read_begin_at_any_node() -> None:
+    nodes = tuple((f"node{number}", 1) for number in range(4))
+    begun = {SparkLink(Target(nodes, is_spread=True))._at for _ in range(200)}
+    assert begun == {0, 1, 2, 3}
+    assert {SparkLink(Target(nodes))._at for _ in range(20)} == {0}

@@ -25,7 +25,7 @@ def sink(*, streaming: bool = False, **given: str) -> SinkOptions:
 
 def test_defaults_of_a_read() -> None:
     found = source()
-    assert (found.target.host, found.target.port, found.target.tls, found.target.virtual_host) == (
+    assert (*found.target.nodes[0], found.target.tls, found.target.virtual_host) == (
         "broker",
         1234,
         None,
@@ -44,7 +44,7 @@ def test_names_are_read_in_any_case() -> None:
     found = source_options(
         Given({"URL": "stomp://b", "Destination": "/queue/x", "MAXROWSPERTRIGGER": "7"}), streaming=True
     )
-    assert (found.destination, found.max_rows, found.target.port) == ("/queue/x", 7, 61613)
+    assert (found.destination, found.max_rows, found.target.nodes[0][1]) == ("/queue/x", 7, 61613)
     assert found.usual_bytes == 0, "who says one limit has no other"
 
 
@@ -61,6 +61,11 @@ REFUSED = [  # options of a batch read, code, words of the text
     ({"frobnicate": "1"}, "unknown-option", ["'frobnicate'", "known are url, "]),
     ({"group": "lake"}, "option-not-here", ["'group'", "streaming reads", "not for batch reads"]),
     ({"sinkId": "x"}, "option-not-here", ["'sinkId'", "writing"]),
+    (
+        {"maxOffsetsPerTrigger": "5"},
+        "option-not-here",
+        ["option 'maxOffsetsPerTrigger' is", "streaming reads"],
+    ),
     ({"url": "http://broker"}, "bad-option", ["'url'", "'http://broker'", "stomps://host:port"]),
     ({"url": "stomp://u:secret@"}, "bad-option", ["'url'"]),
     ({"url": "stomp://broker:99999"}, "bad-option", ["'url'"]),
@@ -70,6 +75,11 @@ REFUSED = [  # options of a batch read, code, words of the text
         ["'url'", "'unix:///run/s' is a file of one machine", "stomp://host:port"],
     ),
     ({"url": ""}, "missing-option", ["'url'"]),
+    ({"url": "stomp://a,,b"}, "bad-option", ["'url'", "'stomp://a,,b'", "host:port,host:port"]),
+    ({"url": "stomp://a,b:x"}, "bad-option", ["'url'", "'stomp://a,b:x'"]),
+    ({"url": "stomp://a,b,a:61613"}, "bad-option", ["'url' names a:61613 twice"]),
+    ({"readUrl": "http://a"}, "bad-option", ["'readUrl'", "'http://a'"]),
+    ({"readUrl": "stomps://a"}, "bad-option", ["'readUrl'", "'stomps://a'", "both with TLS, or none"]),
     ({"destination": ""}, "missing-option", ["'destination'"]),
     ({"destination": "/topic/a,,/topic/b"}, "bad-option", ["'destination'"]),
     ({"numPartitions": "0"}, "bad-option", ["'numPartitions'", "from 1 on"]),
@@ -228,6 +238,7 @@ REFUSED_STREAMS = [
         ["'maxTriggerDelay'", "'soon'", "ms, s, m, h or d"],
     ),
     ({"minRowsPerTrigger": "5", "maxTriggerDelay": "1.5s"}, "bad-option", ["'maxTriggerDelay'", "'1.5s'"]),
+    ({"maxoffsetspertrigger": "x"}, "bad-option", ["option 'maxOffsetsPerTrigger' is 'x'"]),
     ({"maxTriggerDelay": "1s"}, "missing-option", ["'maxTriggerDelay'", "'minRowsPerTrigger'"]),
     (
         {"minRowsPerTrigger": "5", "minOffsetsPerTrigger": "6"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -53,6 +54,33 @@ def test_a_connection_that_breaks_in_the_middle(fake: FakeBroker, fault: str) ->
     fill(fake)
     fake.faults["fetch"] = ["", fault, "", fault]
     assert [row[1] for row in read(fake, OffsetRange("a", 0, 15), fetch_bytes=1)] == list(range(15))
+
+
+def test_a_node_that_reads_answers_what_it_has_and_the_broker_the_rest(
+    make_fake: Callable[..., FakeBroker],
+) -> None:
+    broker, node = make_fake(), make_fake()
+    fill(broker)
+    fill(node, chunks=3)
+    wanted = [OffsetRange("a", 0, 6), OffsetRange("a", 6, 15)]
+    rows = read(broker, *wanted, fetch_bytes=1, readUrl=node.url)
+    assert rows == [("a", offset, b"%d" % offset) for offset in range(15)]
+    assert node.fetched and len(broker.fetched) == 3, "only what the node has not"
+    node.close()
+    assert [row[1] for row in read(broker, *wanted, readUrl=node.url)] == list(range(15))
+
+
+def test_what_a_node_that_reads_has_lost_is_for_the_broker_to_say(
+    make_fake: Callable[..., FakeBroker],
+) -> None:
+    broker, node = make_fake(), make_fake()
+    for one in (broker, node):
+        fill(one)
+    node.logs["a"].trim(6)
+    assert [row[1] for row in read(broker, OffsetRange("a", 2, 9), readUrl=node.url)] == list(range(2, 9))
+    broker.logs["a"].trim(6)
+    with pytest.raises(Refused, match="offsets 2 to 5 of 'a' were deleted"):
+        read(broker, OffsetRange("a", 2, 9), readUrl=node.url)
 
 
 def test_gaps_are_legal(fake: FakeBroker) -> None:

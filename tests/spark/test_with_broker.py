@@ -28,9 +28,10 @@ from stompbox.spark.bounds import EARLIEST
 from stompbox.spark.datasource import StompSource
 from stompbox.spark.link import Answer, forget, leased
 from stompbox.spark.offsets import OffsetRange, number_of
-from stompbox.spark.options import Given, Target, source_options, target_of
+from stompbox.spark.options import Given, source_options, target_of
 from stompbox.spark.reading import View, batches
 from stompbox.spark.requests import Fetched, describe, fetched, open_group
+from stompbox.spark.targets import Target
 from stompbox.store.chunks import verify
 from tests.admin.asking import post
 from tests.conftest import Serve, Served

@@ -163,11 +163,19 @@ def _paths(steps: list[tuple[Path, Step]]) -> Iterator[tuple[Path, str, Format |
                     yield (*place, key), value, getattr(each, "format", None) if key == "table" else None
 
 
-_AUTHORITIES: Final = {  # what stands behind the scheme of a URL, and what that is
-    Service.S3: (r"[a-z0-9][a-z0-9.-]+", "a bucket"),
-    Service.GOOGLE: (r"[a-z0-9][a-z0-9._-]+", "a bucket"),
-    Service.AZURE: (r"[a-z0-9][a-z0-9-]+(@[a-z0-9]+\.dfs\.core\.windows\.net)?", "a container, its account"),
-    Service.HADOOP: (r"[\w.-]+(:\d+)?", "a host"),
+_AUTHORITIES: Final = {  # what stands behind the scheme of a URL, what that is, and of what characters
+    Service.S3: (r"[a-z0-9][a-z0-9.-]+", "a bucket", "a-z, 0-9, dots and hyphens, two at least"),
+    Service.GOOGLE: (
+        r"[a-z0-9][a-z0-9._-]+",
+        "a bucket",
+        "a-z, 0-9, dots, hyphens and underscores, two at least",
+    ),
+    Service.AZURE: (
+        r"[a-z0-9][a-z0-9-]+(@[a-z0-9]+\.dfs\.core\.windows\.net)?",
+        "a container, its account",
+        "a-z, 0-9 and (containers) hyphens, two at least",
+    ),
+    Service.HADOOP: (r"[\w.-]+(:\d+)?", "a host", "letters, digits, dots and hyphens"),
 }
 
 
@@ -177,7 +185,7 @@ def _check_url(plan: Plan, path: Path, url: str) -> None:
     if parts is None or service is None:
         text = f"{shown(redacted(url))} is a URL of no store; expected {', '.join(each.value for each in Service)}"
         plan.origins.refuse(path, f"{text}, or a folder that driver and executors share")
-    pattern, what = _AUTHORITIES[service]
+    pattern, what, characters = _AUTHORITIES[service]
     if "@" in parts[2] and service is not Service.AZURE:
         keys = (
             "[storage] has access-key-id and secret-access-key"
@@ -187,7 +195,8 @@ def _check_url(plan: Plan, path: Path, url: str) -> None:
         plan.origins.refuse(path, f"keys do not belong into a URL; {keys}")
     if not fullmatch(pattern, parts[2]) or not parts[3].strip("/"):
         plan.origins.refuse(
-            path, f"{shown(redacted(url))} must name {what} and a path in it: {service.value}"
+            path,
+            f"{shown(redacted(url))} must name {what} and a path in it: {service.value}; names are of {characters}",
         )
     if service is Service.AZURE and "@" not in parts[2] and not plan.storage.azure.account:
         plan.origins.refuse(

@@ -125,6 +125,15 @@ class DeltaFiles:
         return bool(self.filesystem().get_file_info(str(path)).is_file)
 
     def _open(self) -> DeltaTable | None:
+        storage = self._location.storage
+        if storage is None:
+            return self._opened()
+        # made first, as it knows best what this machine lacks for such a store: delta-rs would but say that it failed
+        self.filesystem()
+        with storage.explaining(self.uri):
+            return self._opened()
+
+    def _opened(self) -> DeltaTable | None:
         return (
             DeltaTable(self.uri, storage_options=self._options)
             if DeltaTable.is_deltatable(self.uri, self._options)

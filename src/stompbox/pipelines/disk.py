@@ -9,9 +9,19 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from typing import Final
+
+from stompbox import syncing
+from stompbox.errors import UsageError
+
+try:
+    from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+except ImportError:  # Windows
+    raise UsageError(
+        "no-file-locks",
+        "pipelines need file locks (flock), which this system has not: run them in a container or WSL",
+    ) from None
 
 LOCK: Final = "_lock"
 READERS: Final = "_readers"
@@ -25,7 +35,7 @@ def write(path: Path, data: bytes) -> None:
     with beside.open("wb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        syncing.sync(file.fileno())
     rename(beside, path)
 
 
@@ -62,7 +72,7 @@ def sync(path: Path) -> None:
     """Waits for the disk; of a folder: for the names in it."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        syncing.sync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -6,6 +6,7 @@ Decides what a fault of Spark, of Java or of a library reads like. What is ours 
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Final
 from stompbox.errors import ConnectionLost, LocalError, Refused, StompboxError
 from stompbox.pipelines.progress import Failed, Report
 from stompbox.pipelines.settings import KINDS, Step
+from stompbox.pipelines.storage import causes
 
 _OURS: Final = re.compile(r"stompbox\.errors\.(\w+): ([^\n]+)")
 _JAVAS: Final = re.compile(r"An error occurred while calling [^\n]*\n: ([^\n]+)")
@@ -25,7 +27,9 @@ _log: Final = logging.getLogger(__name__)
 
 
 def quieten() -> None:
-    """What PySpark logs of faults in SQL, as JSON with stacks, goes where all logs go, and not to the terminal as well."""
+    """What PySpark logs of faults in SQL, as JSON with stacks, goes where all logs go, and not to the terminal as well. What the libraries
+    of Rust warn of while they look for credentials goes nowhere: where it matters, the fault says it."""
+    os.environ.setdefault("RUST_LOG", "error")  # which they look for when they are first imported
     from pyspark.logger import PySparkLogger
 
     for name in _LOGGERS:
@@ -83,7 +87,7 @@ def _named(name: str, fault: Exception) -> StompboxError:
 
 def first_line(fault: Exception) -> str:
     """What an exception says, in one line, with its kind where it says little."""
-    said = str(fault).strip().partition("\n")[0]
+    said = causes(fault)
     return said if isinstance(fault, OSError) and said else f"{type(fault).__name__}: {said}".rstrip(" :")
 
 

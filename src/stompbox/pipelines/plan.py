@@ -29,7 +29,8 @@ from stompbox.pipelines.settings import (
     Stream,
 )
 from stompbox.pipelines.storage import Azure, Google, Storage, plain_url
-from stompbox.spark.options import OPTIONS, Given, Target, target_of
+from stompbox.spark.options import OPTIONS, Given, target_of
+from stompbox.spark.targets import Target
 
 
 class Plan(Struct, frozen=True):

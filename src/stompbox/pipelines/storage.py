@@ -14,7 +14,9 @@ a machine that cannot reach a store.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -42,6 +44,18 @@ class Service(Enum):
 SERVICES: Final[Mapping[str, Service]] = {
     "s3": Service.S3, "s3a": Service.S3, "gs": Service.GOOGLE, "abfs": Service.AZURE, "abfss": Service.AZURE, "hdfs": Service.HADOOP,
 }  # fmt: skip
+# what a service is asked to believe where [storage] and the environment have nothing for it, and how to give it something
+_ASKED: Final[Mapping[Service, str]] = {
+    Service.S3: "the machine's profile or role is asked, as neither access-key-id and secret-access-key of [storage] nor "
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are given",
+    Service.GOOGLE: "the machine's service account is asked, as GOOGLE_APPLICATION_CREDENTIALS names no file",
+    Service.AZURE: "the machine's identity is asked, as [storage.azure] has none of account-key, sas-token and client-secret, nor the "
+    "environment one of AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN and AZURE_CLIENT_SECRET",
+}
+# how a library of Rust writes the causes of a fault below it: lines with an arrow, which may be coloured
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_CAUSE: Final = re.compile(r"\s*↳\s*(.*\S)\s*")
+MOST_SAID: Final = 500  # characters of the causes of a fault
 _SAME: Final = {"s3a": "s3", "abfss": "abfs"}  # of which both name one object
 
 
@@ -181,6 +195,25 @@ class Storage:
         authority = parts.netloc if service is Service.HADOOP else ""
         return replace(self, service=service, authority=authority, azure=self.azure.of(parts.netloc))
 
+    @contextmanager
+    def explaining(self, url: str) -> Iterator[None]:
+        """A fault of a library that opens this URL says which one it was, all of its causes, and what the store was told of who asks."""
+        try:
+            yield
+        except OSError as fault:
+            asked = "" if self._has_credentials() else _ASKED.get(self.service, "")
+            said = causes(fault)
+            said = said if len(said) <= MOST_SAID else f"{said[:MOST_SAID]}…"
+            raise OSError(f"{url}: {said}{f'; {asked}' if asked else ''}") from fault
+
+    def _has_credentials(self) -> bool:
+        azure = self.azure
+        if self.service is Service.GOOGLE:
+            return bool(self.google.is_anonymous or self.google.credentials or self.google.token)
+        if self.service is Service.AZURE:
+            return bool(azure.account_key or azure.sas_token or azure.client_secret)
+        return bool(self.access_key)
+
     def filesystem(self) -> Any:
         """Arrow's; see `arrow_path`. One for each process. Raises UsageError that names what this machine lacks for it."""
         return _opened(self)
@@ -238,6 +271,13 @@ class Storage:
             azure.sas_token,
             azure.client_secret,
         )
+
+
+def causes(fault: Exception) -> str:
+    """What an exception says, with the causes that its library has put into lines below, as one line."""
+    first, *lines = _COLOUR.sub("", str(fault)).strip().split("\n")
+    said = [first.strip(), *(found[1].rstrip(".") for line in lines if (found := _CAUSE.fullmatch(line)))]
+    return ": ".join(dict.fromkeys(part for part in said if part))
 
 
 def _allows_http(endpoint: str) -> str:

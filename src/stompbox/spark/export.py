@@ -19,6 +19,7 @@ from typing import Any
 from stompbox.errors import UsageError
 from stompbox.spark.faults import plain
 from stompbox.spark.options import SourceOptions
+from stompbox.syncing import sync
 
 
 def to_parquet(spark: Any, folder: str | os.PathLike[str], **options: str) -> int:
@@ -86,7 +87,7 @@ def _put(staging: Path, target: Path) -> None:
     for path in (*staging.iterdir(), staging):
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(descriptor)
+            sync(descriptor)
         finally:
             os.close(descriptor)
     staging.rename(target)

@@ -5,7 +5,9 @@
     ask(request)     both
 
 A connection that is lost is made anew with growing pauses, and the request is sent again: every request of the protocol may be. What
-the broker refuses is raised at once. A large body is received into the buffer that the caller gets, with no copy in between.
+the broker refuses is raised at once, but for what says that this node leaves or the cluster's log is away: that is tried again, too.
+Where the target names several nodes the next attempt goes to the next one. A large body is received into the buffer that the caller
+gets, with no copy in between.
 
 Links are cached per process: Spark uses its Python workers again for the next micro-batch. Decides nothing about what is asked.
 """
@@ -13,6 +15,7 @@ Links are cached per process: Spark uses its Python workers again for the next m
 from __future__ import annotations
 
 import os
+import random
 import socket
 import ssl
 import time
@@ -23,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from stompbox.errors import ConnectionLost, FrameError, Refused, UsageError, reason_of
-from stompbox.spark.options import Target, Tls
+from stompbox.spark.targets import Target, Tls
 from stompbox.stomp.codec import FrameLimits, encode, encode_headers, parse_head
 from stompbox.stomp.frames import SERVER_COMMANDS, Frame, content_length
 from stompbox.stomp.versions import V12
@@ -36,6 +39,8 @@ RECEIVE_SIZE: Final = 64 * 1024
 JOINED_SIZE: Final = 64 * 1024  # a body up to this size goes out with its head in one write
 MOST_IDLE: Final = 4  # links kept per target
 MOST_HEADERS: Final = 1000
+# what a broker says that stops, or a node whose cluster is between two leaders: another attempt may find one
+LEAVES: Final = frozenset(("shutting-down", "log-unavailable", "not-the-leader"))
 
 _COMMANDS: Final = {name.encode(): name for name in SERVER_COMMANDS}
 _LIMITS: Final = FrameLimits()
@@ -66,6 +71,7 @@ class SparkLink:
         self._rest = b""  # octets received after the last frame
         self._request: Request | None = None
         self._serial = 0
+        self._at = random.randrange(len(target.nodes)) if target.is_spread else 0  # the node to connect to
 
     def __repr__(self) -> str:
         return f"<Link {self.target} {'open' if self._socket else 'closed'}{' waiting for ' + self._request.name if self._request else ''}>"
@@ -109,18 +115,22 @@ class SparkLink:
         return Answer(headers, body)
 
     def _received(self, request: Request) -> tuple[Mapping[str, str], memoryview]:
-        deadline, pause = 0.0, 0.0
+        deadline, pause, tried = 0.0, 0.0, 0
         while True:
             was_open = self._socket is not None
             try:
                 if not was_open:
                     self._connect()
                     self._send(request)
-                return self._answer()
+                headers, body = self._answer()
+                if headers.get("code") not in LEAVES:
+                    return headers, body
+                fault: Exception = _error(headers, body)
+                was_open = False  # it has answered: no second attempt at once
             except (OSError, ConnectionLost) as caught:
-                fault: Exception = caught
+                fault = caught
             except Refused as caught:
-                if not was_open:
+                if not was_open and caught.code not in LEAVES:
                     raise
                 # an ERROR frame: the broker may have ended an idle connection long before this request
                 fault = caught
@@ -130,8 +140,14 @@ class SparkLink:
             if was_open:
                 continue
             deadline = deadline or time.monotonic() + self.target.reconnect_timeout
+            tried += 1
+            self._at = (self._at + 1) % len(self.target.nodes)
+            if tried % len(self.target.nodes):
+                continue  # the others are asked at once
             pause = min(LONGEST_PAUSE, 2 * pause or FIRST_PAUSE)
             if time.monotonic() + pause > deadline:
+                if isinstance(fault, Refused):
+                    raise fault
                 waited = f"{self.target.reconnect_timeout:g} s (option reconnectTimeout)"
                 raise ConnectionLost(
                     "broker-away", f"no broker at {self.target} for {waited}: {reason_of(fault)}"
@@ -145,11 +161,12 @@ class SparkLink:
 
     def _connect(self) -> None:
         timeout = min(CONNECT_TIMEOUT, self.target.request_timeout)
-        plain = socket.create_connection((self.target.host, self.target.port), timeout=timeout)
+        host, port = self.target.nodes[self._at]
+        plain = socket.create_connection((host, port), timeout=timeout)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             secured = (
-                _context(self.target.tls).wrap_socket(plain, server_hostname=self.target.host)
+                _context(self.target.tls).wrap_socket(plain, server_hostname=host)
                 if self.target.tls
                 else plain
             )
@@ -233,7 +250,11 @@ class SparkLink:
 
 
 def _login(target: Target) -> dict[str, str]:
-    headers = {"accept-version": "1.2", "host": target.virtual_host or target.host, "heart-beat": "0,0"}
+    headers = {
+        "accept-version": "1.2",
+        "host": target.virtual_host or target.nodes[0][0],
+        "heart-beat": "0,0",
+    }
     if target.login:
         headers["login"] = target.login
     if target.passcode:

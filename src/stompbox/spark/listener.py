@@ -24,7 +24,8 @@ from msgspec import to_builtins
 from pyspark.sql.streaming import StreamingQueryListener
 
 from stompbox.spark.offsets import between, number_of
-from stompbox.spark.options import Given, Target, target_of
+from stompbox.spark.options import Given, target_of
+from stompbox.spark.targets import Target
 from stompbox.spark.telling import MOST_TEXT, Said, Teller
 
 OBSERVED: Final = "stompbox"

@@ -8,18 +8,17 @@ that Spark starts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
 from os import cpu_count
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from stompbox.errors import UsageError, redacted
 from stompbox.numerals import digits
 from stompbox.spark.bounds import EARLIEST, LATEST, Bound, BoundKind, parse_bound, parse_time, parse_times
+from stompbox.spark.targets import Target, Tls, parse_place
 
-DEFAULT_PORT: Final = 61613
 # a batch of this size spends nine tenths of its time on rows, not on Spark's fixed cost per batch
 DEFAULT_MAX_ROWS: Final = 1_000_000
 DEFAULT_MAX_BYTES: Final = 256 << 20  # where neither limit is given: rows may be large
@@ -46,7 +45,14 @@ OPTIONS: Final[Mapping[str, tuple[Role, str, str]]] = {
     "url": (
         Role.BOTH,
         "",
-        "where the broker is: stomp://host:port, with TLS stomps://host:port; user and password may stand before the host",
+        "where the broker is: stomp://host:port, with TLS stomps://host:port; user and password may stand before the host; "
+        "of a cluster all nodes, stomp://a:61613,b:61613",
+    ),
+    "readUrl": (
+        Role.READ,
+        "",
+        "where tasks fetch messages: `readOnly` listeners of a cluster's nodes, stomp://a:61614,b:61614, each task from one of them; "
+        "what these do not have comes from url, as all the rest does; default: url",
     ),
     "login": (Role.BOTH, "", "user name"),
     "passcode": (Role.BOTH, "", "password"),
@@ -189,8 +195,6 @@ SPARK_OPTIONS: Final = frozenset(
 )  # fmt: skip
 _SPARK_PREFIXES: Final = ("spark.", "__", "option.", "view.", "pipelines.")
 
-_TLS_SCHEMES: Final = frozenset(("stomps", "stomp+ssl", "stomp+tls", "ssl", "tls"))
-_PLAIN_SCHEMES: Final = frozenset(("stomp", "tcp"))
 _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 # as Spark reads them
 _TIMES: Final = {
@@ -207,38 +211,10 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
-    """How the connection is encrypted and who vouches for whom. Paths are of PEM files, as the worker sees them."""
-
-    trust_store: str = ""
-    key_store: str = ""
-    key: str = ""
-    password: str = field(default="", repr=False)
-    verify_host: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The broker and how to log in. Equal targets share connections."""
-
-    host: str
-    port: int
-    login: str = ""
-    passcode: str = field(default="", repr=False)
-    virtual_host: str = ""
-    tls: Tls | None = None
-    request_timeout: float = 60.0  # s
-    reconnect_timeout: float = 30.0  # s
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'stomps' if self.tls else 'stomp'}://{host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
 class SourceOptions:
     target: Target
     destination: str
+    read_target: Target | None = None  # where messages are fetched first; None: from `target`
     group: str = ""
     starting: Bound = EARLIEST
     ending: Bound = LATEST
@@ -271,11 +247,12 @@ class SinkOptions:
 class Given:
     """The options that a user gave, by lower-case name. Raises UsageError for a name that nobody knows."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_aliases", "_values")
 
     def __init__(self, options: Mapping[str, str]) -> None:
         known = {name.lower(): name for name in (*OPTIONS, *ALIASES)}
         self._values: Final[dict[str, str]] = {}
+        self._aliases: Final[dict[str, str]] = {}  # what was written in place of our own name
         for name, value in options.items():
             lower = name.lower()
             if lower in known:
@@ -285,6 +262,8 @@ class Given:
                         "bad-option", f"option {own!r} is given twice, once under the name {_alias_of(own)!r}"
                     )
                 self._values[own] = value
+                if own != known[lower]:
+                    self._aliases[own] = known[lower]
             elif lower not in SPARK_OPTIONS and not lower.startswith(_SPARK_PREFIXES):
                 raise UsageError(
                     "unknown-option", f"option {name!r} of format stomp is not known{_nearest(lower, known)}"
@@ -297,7 +276,7 @@ class Given:
                 allowed = ", ".join(name for name, (role, *_) in OPTIONS.items() if role in roles)
                 raise UsageError(
                     "option-not-here",
-                    f"option {name!r} is for {OPTIONS[name][0].value}, not for {doing}; allowed are {allowed}",
+                    f"option {self._aliases.get(name, name)!r} is for {OPTIONS[name][0].value}, not for {doing}; allowed are {allowed}",
                 )
 
     def is_given(self, name: str) -> bool:
@@ -326,7 +305,7 @@ class Given:
         given = self.text(name)
         found = digits(given)
         if found is None or found < least:
-            raise _bad(name, given, f"whole numbers from {least} on")
+            raise _bad(self._aliases.get(name, name), given, f"whole numbers from {least} on")
         return found
 
     def size(self, name: str) -> int:
@@ -391,7 +370,7 @@ def _bad(name: str, given: str, allowed: str) -> UsageError:
 def check_reading(given: Given) -> Given:
     """Raises UsageError naming an option that is wrong for batch reads and streams alike."""
     given.refuse_others(frozenset((Role.BOTH, Role.READ, Role.STREAM, Role.BATCH)), "reading")
-    target_of(given)
+    _read_target(given, target_of(given))
     _destinations(given)
     for side in ("starting", "ending"):
         given.bound(side)
@@ -407,9 +386,11 @@ def source_options(given: Given, *, streaming: bool) -> SourceOptions:
     roles = frozenset((Role.BOTH, Role.READ, Role.STREAM if streaming else Role.BATCH))
     given.refuse_others(roles, "streaming reads" if streaming else "batch reads")
     partitions, min_partitions, max_records = _partitions(given)
+    target = target_of(given)
     found = SourceOptions(
-        target_of(given),
+        target,
         _destinations(given),
+        read_target=_read_target(given, target),
         group=given.text("group"),
         starting=given.bound("starting"),
         ending=given.bound("ending"),
@@ -520,37 +501,38 @@ def _destinations(given: Given) -> str:
     return ",".join(names)
 
 
-def target_of(given: Given) -> Target:
-    """Where the broker is. Raises UsageError naming the option that is wrong."""
-    url = given.required("url")
-    try:
-        parts = urlsplit(url)
-        port = parts.port or DEFAULT_PORT
-        (parts.hostname or "").encode("idna")
-    except ValueError as fault:  # whose text may show a piece of the passcode
-        text = (
-            "host and port cannot be read; a passcode has / ? # @ as %2F %3F %23 %40"
-            if "@" in url
-            else str(fault)
-        )
-        raise UsageError("bad-option", f"option 'url' is not a URL: {redacted(url)!r}: {text}") from None
-    if parts.scheme == "unix":
-        raise UsageError(
-            "bad-option",
-            f"option 'url': {redacted(url)!r} is a file of one machine, and Spark's executors may run on others; "
-            "expected stomp://host:port or stomps://host:port",
-        )
-    if parts.scheme not in _TLS_SCHEMES | _PLAIN_SCHEMES or not parts.hostname:
-        raise _bad("url", redacted(url), "stomp://host:port and stomps://host:port")
+def target_of(given: Given, option: str = "url") -> Target:
+    """Where the broker is, or all nodes of its cluster. Raises UsageError naming the option that is wrong."""
+    found = parse_place(option, given.required(option))
     return Target(
-        parts.hostname,
-        port,
-        login=given.text("login") or unquote(parts.username or ""),
-        passcode=given.secret("passcode") or unquote(parts.password or ""),
-        virtual_host=given.text("virtualHost") or parts.hostname,
-        tls=_tls(given, encrypted=parts.scheme in _TLS_SCHEMES),
+        found.nodes,
+        login=given.text("login") or found.login,
+        passcode=given.secret("passcode") or found.passcode,
+        virtual_host=given.text("virtualHost") or found.nodes[0][0],
+        tls=_tls(given, encrypted=found.is_encrypted),
         request_timeout=given.number("requestTimeout") / 1000,
         reconnect_timeout=given.number("reconnectTimeout", least=0) / 1000,
+    )
+
+
+def _read_target(given: Given, target: Target) -> Target | None:
+    """Where messages are read, when that is somewhere else: as the same user on the same virtual host, where its URL names no other."""
+    if not given.is_given("readUrl"):
+        return None
+    found = parse_place("readUrl", given.required("readUrl"))
+    if found.is_encrypted is not (target.tls is not None):
+        other = "stomp://" if found.is_encrypted else "stomps://"
+        raise UsageError(
+            "bad-option", f"option 'readUrl' is {redacted(given.text('readUrl'))!r} and the option 'url' begins with "
+            f"{other}; expected both with TLS, or none",
+        )  # fmt: skip
+    return replace(
+        target,
+        nodes=found.nodes,
+        login=found.login or target.login,
+        passcode=found.passcode or target.passcode,
+        is_spread=True,
+        reconnect_timeout=0.0,  # the other one is there
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from stompbox.errors import FrameError, Refused, UsageError
+from stompbox.errors import ConnectionLost, FrameError, Refused, UsageError
 from stompbox.spark.bodies import Decoding
 from stompbox.spark.bounds import Bound, BoundKind, shown_time
 from stompbox.spark.columns import COLUMNS, Rows, Runs, batch_of, joined, rows_of, sliced
@@ -51,8 +51,8 @@ class View:
 def batches(options: SourceOptions, ranges: Iterable[OffsetRange], view: View) -> Iterator[Any]:
     """Reads the rows of the ranges as RecordBatches."""
     selection, pushed = selection_of(view.selector), pushed_of(view.selector)
-    with leased(options.target) as link, Malformed(view) as malformed:
-        for wanted, found in _answers(link, ranges, options, pushed):
+    with Malformed(view) as malformed:
+        for wanted, found in _fetched(ranges, options, pushed):
             if not found.blobs:
                 continue
             runs = joined(found.blobs)
@@ -119,6 +119,29 @@ def _seen(runs: Runs, rows: Rows, address: str, view: View, malformed: Malformed
         kept[[row for row, _ in decoded.malformed]] = False
         return batch.filter(pa.array(kept))
     return batch
+
+
+def _fetched(
+    ranges: Iterable[OffsetRange], options: SourceOptions, selector: str
+) -> Iterator[tuple[OffsetRange, Fetched]]:
+    """All answers, of a node that follows as far as there is one which has what is asked for, and the rest of the broker itself."""
+    left = list(ranges)
+    if options.read_target is not None:
+        try:
+            with leased(options.read_target) as link:
+                # what it says is lost may be there all the same, where the broker is: that says what is lost
+                for wanted, found in _answers(link, left, replace(options, fail_on_data_loss=True), selector):
+                    left = after(left, wanted, found)
+                    yield wanted, found
+        except (ConnectionLost, Refused) as fault:
+            _log.info("%s is read from the broker: %s", left[0].address if left else "the rest", fault)
+    with leased(options.target) as link:
+        yield from _answers(link, left, options, selector)
+
+
+def after(left: list[OffsetRange], wanted: OffsetRange, found: Fetched) -> list[OffsetRange]:
+    """What is left of the ranges, whose first one `wanted` is, or the rest of it."""
+    return [replace(wanted, start=found.next), *left[1:]] if found.next < wanted.stop else left[1:]
 
 
 def _answers(

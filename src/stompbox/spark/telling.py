@@ -18,8 +18,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from stompbox.errors import ConnectionLost, StompboxError
 from stompbox.spark.link import SparkLink
-from stompbox.spark.options import Target
 from stompbox.spark.requests import tell_progress
+from stompbox.spark.targets import Target
 
 EVERY: Final = 1.0  # s between two reports while something changes
 STILL: Final = 10.0  # s while nothing does: less than the broker waits for a silent client
