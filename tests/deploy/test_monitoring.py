@@ -104,6 +104,12 @@ def test_panels_have_places_of_their_own() -> None:
 
 def test_every_family_of_metrics_is_shown_or_alerted() -> None:
     asked = {name for _, text in EXPRESSIONS for name in re.findall(r"\bstompbox_\w+", text)}
+    asked |= {
+        name.removesuffix("_bucket") + rest
+        for name in asked
+        if METRICS.get(name, ("",))[0] == "histogram"
+        for rest in ("_sum", "_count")
+    }
     unseen = {
         "stompbox_addresses", "stompbox_queues", "stompbox_user_made", "stompbox_memory_messages", "stompbox_not_listed",
         "stompbox_address_oldest_offset", "stompbox_queue_delayed_messages", "stompbox_events_total", "stompbox_unsaved_bytes",
