@@ -12,13 +12,16 @@ COVERED := tests/stomp tests/broker tests/store tests/server tests/conformance t
 FLOORS := stomp:96 broker:95 store:95
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-guard soak fronts coverage wheel release lock clean
+.PHONY: help demo cluster test check bench bench-guard soak fronts followers coverage wheel release site reference lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.demo ## run the departures board on 336,776 flights, end to end (writes demo-output/)
 	@$(BIN)/python -m demo $(ARGS)
+
+cluster: $(VENV)/.dev ## run three nodes and three nats-servers under load, kill the leader twice, and say what became of it
+	@$(BIN)/python -m tests.crash.cluster --log nats $(ARGS)
 
 test: $(VENV)/.dev ## run the tests, WORKERS=3 side by side; T=tests/stomp only these, ARGS='-k name' for pytest
 	@$(BIN)/python -m pytest $(if $(filter tests,$(T)),-n $(WORKERS) --dist loadfile --no-loadscope-reorder) $(T) $(ARGS)
@@ -36,18 +39,24 @@ bench: $(VENV)/.dev ## measure Stompbox; ARGS='--peers artemis' beside others, '
 bench-guard: $(VENV)/.dev ## whether HEAD costs more than 10 % CPU for a message beside another commit; ARGS='--base main'
 	@$(BIN)/python -m bench.guard $(ARGS)
 
-soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with all features, cut power at every write, fail and raise at every call, kill Spark; ARGS='--kills 100'
+soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with all features, cut power at every write, fail and raise at every call, upset the network and the servers of a cluster's logs, and its nodes 200 times on each engine, kill Spark; ARGS='--kills 100'
 	@$(BIN)/python -m tests.crash.drill $(ARGS)
 	@$(BIN)/python -m tests.crash.flips --flips 1000
+	@for log in nats cut postgres standby; do $(BIN)/python -m tests.crash.cluster --log $$log --random 200 --between 1 || exit 1; done
 	@$(BIN)/python -m tests.crash.mixture
 	@SOAK=1 $(BIN)/python -m pytest -q tests/crash/test_power_loss.py tests/crash/test_faults.py \
-	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py tests/crash/test_calls.py tests/pipelines/test_kills.py
+	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py tests/crash/test_calls.py tests/pipelines/test_kills.py \
+	  tests/commitlog/test_networks.py tests/commitlog/test_jetstream.py
 	@$(BIN)/python -m tests.spark.soak
 	@$(BIN)/python -m tests.spark.soak --writer arrow --kills 24 --batch 25000
 
 fronts: $(VENV)/.dev ## play every wire case, strangers' clients and a long drill against brokers with two fronts
 	@TESTED_FRONTS=2 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile tests/conformance tests/interop $(ARGS)
 	@$(BIN)/python -m tests.crash.drill --fronts 2
+
+followers: $(VENV)/.dev ## play every wire case and strangers' clients through a node that follows, which passes them to the one that leads
+	@TESTED_FOLLOWER=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile tests/conformance tests/interop \
+	  --ignore tests/conformance/test_fronts.py --ignore tests/conformance/test_followers.py $(ARGS)
 
 coverage: $(VENV)/.dev ## how much of stomp/, broker/ and store/ the tests reach, lines and branches; fails below the FLOORS (build/coverage has the rest)
 	@rm -rf build/coverage && mkdir -p build/coverage
@@ -70,6 +79,13 @@ release: $(VENV)/.dev ## build both distributions into dist/, Stompbox also comp
 	@cd packages/pyspark-stomp && $(abspath $(BIN))/python -m hatchling build --directory $(CURDIR)/dist >/dev/null
 	@$(BIN)/twine check --strict dist/*
 	@$(BIN)/python -m tests.release dist
+
+site: $(VENV)/.dev ## the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --config-file deploy/site/mkdocs.yml
+
+reference: $(VENV)/.dev ## write the pages of docs/ that are made of the code: options, commands, API, client
+	@$(BIN)/python -m stompbox.config.reference docs/configuration.md
+	@$(BIN)/python -m stompbox.cli.reference docs/reference
 
 lock: $(VENV)/.dev ## write the installed versions to requirements.lock
 	@{ head -n 1 $(LOCK); $(BIN)/python -m pip freeze --exclude-editable; } >$(LOCK).new && mv $(LOCK).new $(LOCK)

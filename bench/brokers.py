@@ -24,6 +24,8 @@ HERE = Path(__file__).parent
 READY_SECONDS = 60
 STOP_SECONDS = 20
 PEERS = ("artemis", "classic", "rabbitmq")
+# where peers.sh has what it installs and starts
+PEERS_FOLDER = Path(os.environ.get("PEERS") or Path.home() / ".cache" / "stompbox-peers")
 
 
 class BenchError(Exception):

@@ -4,7 +4,8 @@
 #   peers.sh start   artemis|classic|rabbitmq   prints "NAME PID PORT MILLISECONDS" once STOMP answers, with an empty data folder;
 #                                               the milliseconds go from the launch to the answer
 #   peers.sh stop    artemis|classic|rabbitmq   ends what start began
-# Ports: artemis 62613, classic 63613, rabbitmq 64613. User guest, passcode guest, virtual host / (rabbitmq).
+#   peers.sh start|stop rabbitmqs               three nodes of RabbitMQ in one cluster; the PID and the port are the first one's
+# Ports: artemis 62613, classic 63613, rabbitmq 64613, rabbitmqs 60613, 60614 and 60615. User guest, passcode guest, virtual host / (rabbitmq).
 # Settings are each distribution's own defaults (persistence and fsync on), plus a heap of 3 GiB for the two Java brokers.
 # Artemis and Classic need Java and Maven, RabbitMQ a Debian system and root.
 set -euo pipefail
@@ -95,8 +96,32 @@ PY
   launch rabbitmq 64613 /usr/lib/rabbitmq/bin/rabbitmq-server
   ;;
 
-"stop artemis" | "stop classic" | "stop rabbitmq")
-  pid=$(cat "$PEERS/$2.pid")
+"start rabbitmqs")
+  began=$(milliseconds)
+  rm -rf "$PEERS/rabbitmqs"
+  for at in 1 2 3; do "$0" start "rabbitmqs-$at" >/dev/null; done
+  HOME="$PEERS/rabbitmqs/1" timeout 60 /usr/lib/rabbitmq/bin/rabbitmqctl -q -n peer1@localhost await_online_nodes 3 >/dev/null
+  echo "rabbitmqs $(cat "$PEERS/rabbitmqs-1.pid") 60613 $(($(milliseconds) - began))"
+  ;;
+"start rabbitmqs-"[123]) # one of the three, with the data that it has
+  at=${2#rabbitmqs-} home="$PEERS/rabbitmqs/${2#rabbitmqs-}"
+  mkdir -p "$home"
+  [ "$at" = 1 ] || cp "$PEERS/rabbitmqs/1/.erlang.cookie" "$home/" # the first node has made it
+  echo '[rabbitmq_stomp].' >"$home/plugins"
+  {
+    printf 'listeners.tcp.1 = 127.0.0.1:%s\nstomp.listeners.tcp.1 = 127.0.0.1:%s\n' $((60671 + at)) $((60612 + at))
+    echo 'cluster_formation.peer_discovery_backend = classic_config'
+    printf 'cluster_formation.classic_config.nodes.%s = peer%s@localhost\n' 1 1 2 2 3 3
+  } >"$home/rabbitmq.conf"
+  export RABBITMQ_NODENAME="peer$at@localhost" RABBITMQ_MNESIA_BASE="$home/db" RABBITMQ_LOG_BASE="$home/log" RABBITMQ_DIST_PORT=$((60810 + at))
+  export RABBITMQ_ENABLED_PLUGINS_FILE="$home/plugins" RABBITMQ_CONFIG_FILE="$home/rabbitmq.conf" HOME="$home" ERL_EPMD_ADDRESS=127.0.0.1
+  launch "$2" $((60612 + at)) /usr/lib/rabbitmq/bin/rabbitmq-server
+  ;;
+"stop rabbitmqs")
+  for at in 3 2 1; do "$0" stop "rabbitmqs-$at"; done
+  ;;
+"stop artemis" | "stop classic" | "stop rabbitmq" | "stop rabbitmqs-"[123])
+  pid=$(cat "$PEERS/$2.pid" 2>/dev/null) || exit 0
   for p in $(descendants "$pid"); do kill "$p" 2>/dev/null || true; done
   for _ in $(seq 50); do
     kill -0 "$pid" 2>/dev/null || break

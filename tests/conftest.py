@@ -1,25 +1,29 @@
 """What every test may use: the repository on the path, and a broker that runs as its own process.
 
 `serve` starts brokers as a user would, on free ports, and ends each by its id; `broker` is one in memory, for the session.
-TESTED_FRONTS=2 in the environment: each of them has two fronts.
+TESTED_FRONTS=2 in the environment: each of them has two fronts. TESTED_FOLLOWER=1: each of them is a cluster of two nodes on one
+log, and clients come to the one that follows, which passes them on.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import Phase, settings
+
+from stompbox.store.folder import DRAINED
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # `from tests.conformance.cases import CASES` works whoever starts pytest
@@ -33,6 +37,9 @@ settings.load_profile("stompbox")
 # Rooms whose files take minutes each come first, so that no worker is left alone with one of them in the end.
 LONGEST_FIRST = ("broker", "compiled", "demo", "pipelines", "spark", "crash", "cli")
 
+# Most of Spark's Java in these tests lives for seconds: the second compiler and the parallel collector cost more than they bring.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 START_WITHIN = 30.0  # seconds
 STOP_WITHIN = 30.0
 
@@ -43,6 +50,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(item.nodeid.removeprefix("tests/").partition("/")[0], len(ranks)))
 
 
+def pytest_collection_finish() -> None:
+    """Tens of thousands of tests that wait for their turn are no garbage: the collector need not look through them again each time."""
+    gc.collect()
+    gc.freeze()
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """A broker in its own process. `listeners` are the URLs that it printed, in their order, but for the admin interface's."""
@@ -51,6 +64,9 @@ class Served:
     listeners: tuple[str, ...]
     log: Path
     admin: str = ""  # the URL of the admin interface
+    leader: Served | None = (
+        None  # where this is a node that follows: the one that leads, with the same log file
+    )
 
     @property
     def host(self) -> str:
@@ -61,14 +77,25 @@ class Served:
         return urlsplit(self.listeners[0]).port or 0
 
     def stop(self) -> int:
-        """SIGTERM, and what the process said in the end: its exit code."""
+        """SIGTERM, and what the process said in the end: its exit code. Of a node that follows, what either of the two said."""
         self.process.terminate()
         try:
-            return self.process.wait(STOP_WITHIN)
+            code = self.process.wait(STOP_WITHIN)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
             raise
+        finally:
+            if self.leader is not None:
+                end(self.leader)
+        return code or (self.leader.process.returncode if self.leader is not None else 0)
+
+    def kill(self) -> None:
+        """SIGKILL, to the leader first, where this is a node that follows."""
+        if self.leader is not None:
+            self.leader.kill()
+        self.process.kill()
+        self.process.wait()
 
 
 Serve = Callable[..., Served]
@@ -121,24 +148,34 @@ def start_broker(
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Served:
     """`stompbox serve` with these arguments, its working folder in `folder`; returns once it is ready."""
-    folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "broker.log"
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("STOMPBOX_")
-    } | dict(environment)
+    if os.environ.get("TESTED_FOLLOWER"):
+        return start_follower(folder, *arguments, is_patient=is_patient, environment=environment)
+    return _start(folder, arguments, _environment(environment, is_patient=is_patient))
+
+
+def _environment(given: Mapping[str, str], *, is_patient: bool) -> dict[str, str]:
+    found = {name: value for name, value in os.environ.items() if not name.startswith("STOMPBOX_")} | dict(
+        given
+    )
     if fronts := os.environ.get("TESTED_FRONTS"):
-        environment.setdefault("STOMPBOX_FRONTS", fronts)
+        found.setdefault("STOMPBOX_FRONTS", fronts)
     if not is_patient:
         # most tests end with clients that have something in flight, and nobody who would finish it
-        environment["STOMPBOX_GRACEFUL_SHUTDOWN_TIMEOUT"] = "0"
+        found["STOMPBOX_GRACEFUL_SHUTDOWN_TIMEOUT"] = "0"
+    return found
+
+
+def _start(folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Served:
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "broker.log"
     with log.open("ab") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "stompbox", "serve", *arguments, *_without_admin(arguments)],
+            [sys.executable, "-m", "stompbox", "serve", *arguments, *_without_admin(tuple(arguments))],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
             cwd=folder,
-            env=environment,
+            env=dict(environment),
         )
     try:
         lines = _lines_until_ready(process, log)
@@ -163,11 +200,72 @@ def start_broker(
     return Served(process, listeners, log, admin)
 
 
+def start_follower(
+    folder: Path,
+    *arguments: str,
+    is_patient: bool = False,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Served:
+    """A leader, and a node that follows it and is drained, so that it stays so: both with the same configuration."""
+    nodes: dict[str, Served] = {}
+    environment = _environment({"STOMPBOX_FRONTS": "0", **environment}, is_patient=is_patient)
+    for node in ("leader", "follower"):
+        data, left = _data_of(folder, arguments, node)
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if node == "follower":
+            (data / DRAINED).touch(mode=0o600)
+        mine = {
+            "LOG": f"disk://{data.parent}/log",
+            "NODE": node,
+            "LISTEN": "127.0.0.1:0",
+            "SECRET": "of-the-nodes-of-a-test",
+            "TAKEOVER_AFTER": "2000",
+            "INSECURE": "true",
+        }
+        told = {f"STOMPBOX_CLUSTER_{name}": value for name, value in mine.items()}
+        try:
+            nodes[node] = _start(folder, [*left, "--data", str(data)], {**environment, **told})
+        except BaseException:
+            for served in nodes.values():
+                end(served)
+            raise
+    served = replace(nodes["follower"], leader=nodes["leader"])
+    try:
+        _wait_for_link(served)
+    except BaseException:
+        end(served)
+        raise
+    return served
+
+
+def _data_of(folder: Path, arguments: Sequence[str], node: str) -> tuple[Path, list[str]]:
+    """The data folder of this node, in place of what was asked for, and the other arguments."""
+    left = [argument for argument in arguments if argument != "--memory"]
+    if "--data" not in left:
+        return folder / "nodes" / node, left
+    at = left.index("--data")
+    return Path(left[at + 1]) / node, left[:at] + left[at + 2 :]
+
+
+def _wait_for_link(served: Served) -> None:
+    """Until the leader has taken the follower, which it says since it was started last."""
+    assert served.leader is not None
+    deadline = time.monotonic() + START_WITHIN
+    while "node follower follows" not in (said := served.log.read_text()).rpartition(" leads epoch ")[2]:
+        if time.monotonic() > deadline or served.leader.process.poll() is not None:
+            pytest.fail(f"no follower within {START_WITHIN} s; log:\n{said}")
+        with suppress(subprocess.TimeoutExpired):
+            pytest.fail(f"the follower ended with {served.process.wait(0.05)}; log:\n{said}")
+
+
 def end(served: Served) -> None:
     if served.process.poll() is None:
         served.stop()
-    if served.process.stdout is not None:
-        served.process.stdout.close()
+    elif served.leader is not None:
+        end(served.leader)
+    for one in (served, served.leader):
+        if one is not None and one.process.stdout is not None:
+            one.process.stdout.close()
 
 
 @pytest.fixture

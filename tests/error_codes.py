@@ -41,7 +41,10 @@ class Codes:
             if isinstance(value, ast.Constant)
         }
         self.tables = {name: value for name, value in _constants(self.trees) if isinstance(value, ast.Dict)}
-        self.calls = {name: list(_calls_by_name(name, self.trees)) for name in self.bases}
+        self.calls = _calls_by_name(self.trees)
+        self._followed: set[tuple[ast.AST, str]] = (
+            set()
+        )  # variables that are looked at: two functions may call each other
         self.uses = [use for error in self.bases for use in self._uses_of(error)]
 
     def _error_classes(self) -> dict[str, str]:
@@ -56,7 +59,7 @@ class Codes:
         return found
 
     def _uses_of(self, error: str) -> Iterator[Use]:
-        for where, function, call in self.calls[error]:
+        for where, function, call in self.calls.get(error, ()):
             argument = _argument(call, 0, "code")
             if argument is None or (isinstance(argument, ast.Attribute) and argument.attr == "code"):
                 continue
@@ -87,6 +90,17 @@ class Codes:
         self, name: str, function: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> set[str | None]:
         """What its callers give to this parameter, or what the function assigns to this name."""
+        if (function, name) in self._followed:
+            return set()
+        self._followed.add((function, name))
+        try:
+            return self._assigned_and_given(name, function)
+        finally:
+            self._followed.discard((function, name))
+
+    def _assigned_and_given(
+        self, name: str, function: ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> set[str | None]:
         found: set[str | None] = set()
         for node in ast.walk(function):
             if not isinstance(node, ast.Assign):
@@ -104,9 +118,9 @@ class Codes:
         at = parameters.index(name) - (parameters[0] in ("self", "cls"))
         for default in _defaults(function, name):
             found |= self._codes(default, None)
-        for _, caller, call in _calls_by_name(function.name, self.trees):
+        for _, caller, call in self.calls.get(function.name, ()):
             given = _argument(call, at, name)
-            if given is not None and not (isinstance(given, ast.Name) and caller is function):
+            if given is not None:
                 found |= self._codes(given, caller)
         return found
 
@@ -165,19 +179,24 @@ def _constants(trees: dict[str, ast.Module]) -> Iterator[tuple[str, ast.expr]]:
                 yield _name(targets[0]), value
 
 
-def _calls_by_name(
-    name: str, trees: dict[str, ast.Module]
-) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | None, ast.Call]]:
-    """(file:line, the function around it, the call) of each call of something that has this name."""
+Call = tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | None, ast.Call]
+"""File:line, the function around it, the call."""
+
+
+def _calls_by_name(trees: dict[str, ast.Module]) -> dict[str, list[Call]]:
+    """All calls, by the name of what is called."""
+    found: dict[str, list[Call]] = {}
     for path, tree in trees.items():
-        yield from _calls_within(tree, name, path, None)
+        for name, call in _calls_within(tree, path, None):
+            found.setdefault(name, []).append(call)
+    return found
 
 
 def _calls_within(
-    node: ast.AST, name: str, path: str, function: ast.FunctionDef | ast.AsyncFunctionDef | None
-) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | None, ast.Call]]:
-    if isinstance(node, ast.Call) and _name(node.func) == name:
-        yield f"{path}:{node.lineno}", function, node
+    node: ast.AST, path: str, function: ast.FunctionDef | ast.AsyncFunctionDef | None
+) -> Iterator[tuple[str, Call]]:
+    if isinstance(node, ast.Call):
+        yield _name(node.func), (f"{path}:{node.lineno}", function, node)
     inside = node if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
     for child in ast.iter_child_nodes(node):
-        yield from _calls_within(child, name, path, inside)
+        yield from _calls_within(child, path, inside)

@@ -56,7 +56,7 @@ def features() -> list[list[str]]:
     rows = [
         line.strip("|").split(" | ")
         for line in CONFORMANCE.read_text().splitlines()
-        if re.match(r"\| O?\d+ \|", line)
+        if re.match(r"\| [OD]?\d+ \|", line)
     ]
     return [[cell.strip() for cell in row] for row in rows]
 

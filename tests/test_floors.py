@@ -1,10 +1,10 @@
 """The floors of the house, checked by reading its source: an import only points down, and down to the engine nothing does I/O.
 
     7  cli, pytest_plugin                    6  pipelines, testing
-    5  admin, spark, blocking                4  server, client
-    3  broker                                2  stomp, selectors, store
+    5  admin, spark, blocking, tracing                4  server, client
+    3  broker, commitlog                     2  stomp, selectors, store, conversion
     1  message, config, metrics, security, ranges
-    0  errors, numerals
+    0  errors, numerals, syncing
 
 A room is a package or a module directly under stompbox. Rooms on one floor never import each other.
 """
@@ -23,12 +23,12 @@ import pytest
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 FLOORS: dict[str, int] = {
-    **dict.fromkeys(("errors", "numerals", "handles"), 0),
+    **dict.fromkeys(("errors", "numerals", "handles", "syncing"), 0),
     **dict.fromkeys(("message", "config", "metrics", "security", "ranges", "incarnations"), 1),
-    **dict.fromkeys(("stomp", "selectors", "store"), 2),
-    "broker": 3,
+    **dict.fromkeys(("stomp", "selectors", "store", "conversion"), 2),
+    **dict.fromkeys(("broker", "commitlog"), 3),
     **dict.fromkeys(("server", "client"), 4),
-    **dict.fromkeys(("admin", "spark", "blocking"), 5),
+    **dict.fromkeys(("admin", "spark", "blocking", "tracing"), 5),
     **dict.fromkeys(("pipelines", "testing"), 6),
     **dict.fromkeys(("cli", "pytest_plugin"), 7),
     "__main__": 8,  # the door

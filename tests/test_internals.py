@@ -24,12 +24,16 @@ SOURCES = [ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "src").
 
 UNDOCUMENTED = (
     "asyncio.sslproto", "prometheus_client.metrics_core", "pyspark.core", "pyspark.java_gateway", "pyspark.sql.pandas",
-    "uvicorn.protocols", "uvicorn.server", "uvloop.loop",
+    "uvicorn.protocols", "uvicorn.server", "uvloop.loop", "websockets.speedups",
 )  # fmt: skip
 
 USED = {  # what is used -> the library, and what it is used for
     "asyncio.sslproto": ("", "TLS whose hand-shake is seen from its first octet on"),
     "uvloop.loop.SSLProtocol": ("uvloop", "the same in uvloop"),
+    "websockets.speedups.apply_mask": (
+        "websockets",
+        "masks of WebSocket taken off in C, where it was compiled",
+    ),
     "uvicorn.protocols.http.h11_impl.H11Protocol": ("uvicorn", "limits on who connects and does not ask"),
     "uvicorn.protocols.http.flow_control.service_unavailable": (
         "uvicorn",

@@ -163,7 +163,12 @@ def environment_of(extra: str, wheel: Path, folder: Path) -> Path:
 WITHOUT_JAVA = {"PATH": "/usr/bin-is-not-there", "HOME": "/"}
 IMPORTS = {
     "": "import stompbox, stompbox.blocking, stompbox.server.run, stompbox.admin.http, stompbox.cli.progress",
+    "docs": "import material, mkdocs.commands.build",
+    "otel": "import stompbox.tracing, stompbox.server.tracing, opentelemetry.propagate",
+    "nats": "import stompbox.commitlog.jetstream, nkeys",
     "pkcs12": "import stompbox.server.transport.keystores, cryptography.hazmat.primitives.serialization.pkcs12",
+    "postgres": "import stompbox.commitlog.postgres",
+    "top": "import stompbox.cli.topscreen",
     "regex": "import stompbox.selectors as selectors; assert selectors.compile_selector(\"REGEX('^r', a)\").matches({'a': 'red'}, {})",
     "spark": "import stompbox.spark.bodies, stompbox.spark.sink, stompbox.spark.source, stompbox.spark.columns, pyspark.sql.pandas.utils",
     "pipelines": "import deltalake, pyiceberg.catalog.sql, stompbox.pipelines.delta, stompbox.pipelines.iceberg",

@@ -258,6 +258,8 @@ AROUND: dict[str, Any] = {
 SAYS = {  # what a whole program prints, and which then goes on, or ends
     "README.md": "EU b'42 apples'",
     "docs/client.md": "42 apples",
+    "docs/tutorial.md": "EU b'42 apples'",
+    "docs/howto/tracing.md": "b'42 apples'",
 }
 
 

@@ -93,6 +93,67 @@ def many_xpaths(port: int) -> list[socket.socket]:
     return [link]
 
 
+@attack(
+    "500 subscriptions with selectors that are dense: XPATHs of 1,000 tokens in 1,000 characters",
+    is_ours=True,
+)
+def dense_selectors(port: int) -> list[socket.socket]:
+    link = connected(port)
+    texts = ["+".join([str(number), *["1"] * 490]) for number in range(500)]
+    pour(
+        link, [b"".join([subscribe(n, f"/topic/dense.{n}", headers=f"selector:XPATH '{text}'\n") for n, text in enumerate(texts)])]
+    )  # fmt: skip
+    settle(link)
+    return [link]
+
+
+_DEEP = b"<a>" * 100 + b"</a>" * 100
+
+
+@attack("20 browsers with XPATH of a queue of 2,000 messages", is_ours=True, limits=MESSAGES, stays=MESSAGES)
+def browsed_by_xpath(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send("/queue/browsed", _DEEP) for _ in range(2000)])])
+    settle(link)
+    text = "selector:XPATH 'count(//a[.//a]) > {}'\nbrowser:true\n"
+    pour(link, [b"".join([subscribe(n, "/queue/browsed", headers=text.format(100 + n)) for n in range(20)])])
+    settle(link)
+    return [link]
+
+
+@attack("a wildcard with XPATH over 500 topics with retained messages", is_ours=True, limits=10, stays=10)
+def retained_by_xpath(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send(f"/topic/kept.{n}", _DEEP, headers="retain:set\n") for n in range(500)])])
+    settle(link)
+    pour(link, [subscribe(1, "/topic/kept.#", headers="selector:XPATH 'count(//a[.//a]) > 100'\n")])
+    settle(link)
+    return [link]
+
+
+_DIVERTED = """
+[[divert]]
+name = "deep"
+address = "diverted"
+forwarding-address = "elsewhere"
+filter = "XPATH 'count(//a[.//a]) > 100'"
+"""
+
+
+@attack(
+    "2,000 messages that a divert with XPATH looks into",
+    is_ours=True,
+    toml=_DIVERTED,
+    limits=MESSAGES,
+    stays=MESSAGES,
+)
+def diverted_by_xpath(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send("/queue/diverted", _DEEP) for _ in range(2000)])])
+    settle(link)
+    return [link]
+
+
 @attack("10,000 consumers with selectors on one queue and 10 messages that none takes")
 def selectors_on_queue(port: int) -> list[socket.socket]:
     links = [connected(port) for _ in range(10)]
