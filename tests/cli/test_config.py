@@ -33,7 +33,7 @@ def test_a_good_configuration_is_good(run: Run) -> None:
 def test_warnings_go_to_stderr(run: Run) -> None:
     Path("x.toml").write_text("[[user]]\nname = 'a'\npassword = 'plain'\n", encoding="utf-8")
     code, out, err = run("check", "--config", "x.toml")
-    assert (code, out) == (0, "good: tcp://127.0.0.1:61613; 1 users; 1 warnings\n")
+    assert (code, out) == (0, "good: tcp://127.0.0.1:61613; 1 user; 1 warning\n")
     assert err == "warning: the password of user 'a' is plain text; `stompbox user hash` makes a hash of it\n"
 
 

@@ -116,8 +116,7 @@ def test_an_export_is_imported_again(
     run, file = on_broker(definitions.app), tmp_path / "all.toml"
     say(monkeypatch, "[[user]]\nname = 'ida'\npassword = 'x'\n[[address]]\nname = 'ida'\n")
     assert (
-        run("import")[1]
-        == "1 users, 0 permissions, 0 address settings defined; 1 addresses and 0 queues made\n"
+        run("import")[1] == "1 user, 0 permissions, 0 address settings defined; 1 address and 0 queues made\n"
     )
     assert run("export", str(file), "--all") == (0, "", "")
     assert file.stat().st_mode & 0o777 == 0o600

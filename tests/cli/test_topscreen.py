@@ -132,9 +132,9 @@ def test_a_part_of_a_name() -> None:
         await pilot.press("slash", *"pri")
         await until(pilot, lambda: column(app) == ["prices"])
         await pilot.press("enter", "n")  # the letter sorts again, and is not written
-        assert column(app) == ["prices"] and "with 'pri', by address, the smallest first" in text(
-            app, "#head"
-        )
+        assert column(app) == [
+            "prices"
+        ] and "1 of 3 addresses with 'pri', by address, the smallest first" in text(app, "#head")
         await pilot.press("escape")
         await until(pilot, lambda: len(column(app)) == 3)
 

@@ -13,6 +13,7 @@ from typing import NoReturn
 from cyclopts import App
 
 from stompbox.cli.asking import print_json
+from stompbox.cli.connecting import counted
 from stompbox.cli.examples import examples
 from stompbox.cli.parameters import AsJson, ConfigFile
 from stompbox.config import Loaded, read, schema
@@ -33,11 +34,11 @@ def check_configuration(config: ConfigFile = None) -> None:
     configuration = loaded.configuration
     listeners = ", ".join(str(table.parse()) for table in configuration.listeners)
     users = (
-        f"{len(configuration.users)} users"
+        counted(len(configuration.users), "user")
         if configuration.users
         else "no users, so anyone from this machine"
     )
-    print(f"good: {listeners}; {users}; {len(warnings)} warnings")
+    print(f"good: {listeners}; {users}; {counted(len(warnings), 'warning')}")
 
 
 @app.command

@@ -31,6 +31,11 @@ def at_least(name: str, value: float | None, least: float, what: str) -> None:
         raise UsageError("bad-argument", f"--{name} is {value:g}; allowed is {what} from {least:g}")
 
 
+def counted(count: int, noun: str) -> str:
+    """As "1 message", "2,000 messages", "0 addresses"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
 def parse_headers(given: Iterable[str] | None) -> dict[str, str]:
     """`name:value` arguments as headers. Raises UsageError that names the wrong one."""
     headers = {}

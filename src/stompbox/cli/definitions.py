@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from stompbox.cli.asking import ask, ask_text, every, plain, print_json, print_table
-from stompbox.cli.connecting import leaving
+from stompbox.cli.connecting import counted, leaving
 from stompbox.cli.examples import examples
 from stompbox.cli.listing import Entry, Listing
 from stompbox.cli.operating import Operation, sure, warned
@@ -67,10 +67,10 @@ def take(
 
     def told(found: dict[str, Any]) -> list[str]:
         verb = "would be defined" if dry_run else "defined"
-        kinds = ("users", "permissions", "address_settings")
-        counts = ", ".join([f"{found[kind]} {kind.replace('_', ' ')}" for kind in kinds])
-        made = f"{found['addresses']} addresses and {found['queues']} queues {'would be ' if dry_run else ''}made"
-        return [f"{counts} {verb}; {made}", *warned(found)]
+        kinds = {"users": "user", "permissions": "permission", "address_settings": "address setting"}
+        counts = ", ".join([counted(found[kind], noun) for kind, noun in kinds.items()])
+        made = f"{counted(found['addresses'], 'address')} and {counted(found['queues'], 'queue')}"
+        return [f"{counts} {verb}; {made} {'would be ' if dry_run else ''}made", *warned(found)]
 
     order = {"toml": text, "is_dry_run": dry_run, "is_replacing": replace}
     operation.do("definitions import", "definitions", order, told)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from cyclopts import App
 
 from stompbox.cli.asking import ask, plain, print_json
-from stompbox.cli.connecting import FAILED
+from stompbox.cli.connecting import FAILED, counted
 from stompbox.cli.examples import examples
 from stompbox.cli.parameters import Admin, AsJson, ConfigFile
 from stompbox.errors import ConnectionLost, StompboxError, reason_of
@@ -76,7 +76,9 @@ def findings(config: Path | None, admin: str | None) -> Iterator[Finding]:
     else:
         yield from [Finding("warning", "configuration", warning) for warning in warnings]
         if not warnings:
-            yield Finding("good", "configuration", f"read, {len(loaded.configuration.users)} users")
+            yield Finding(
+                "good", "configuration", f"read, {counted(len(loaded.configuration.users), 'user')}"
+            )
     if loaded is None:
         return
     configuration = loaded.configuration

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cyclopts import App
 
 from stompbox.cli import streams
-from stompbox.cli.connecting import at_least, leaving, parse_headers, run, url_or_default
+from stompbox.cli.connecting import at_least, counted, leaving, parse_headers, run, url_or_default
 from stompbox.cli.examples import examples
 from stompbox.cli.parameters import File, Flag, Header, JsonFlag, Url
 from stompbox.errors import UsageError
@@ -176,7 +176,7 @@ async def _send(
     async with connect(url) as client, client.publisher(window=window) as publisher:
         sent = await _unless_refused(publisher, _send_each(publisher, destination, messages, headers))
     print(
-        f"{sent} {'message' if sent == 1 else 'messages'} sent to {destination} and confirmed",
+        f"{counted(sent, 'message')} sent to {destination} and confirmed",
         file=sys.stderr,
     )
 

@@ -6,6 +6,7 @@ broker that does not answer stops neither the keys nor the end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Event, Thread
 from typing import ClassVar, Final, NamedTuple
 
@@ -17,6 +18,7 @@ from textual.message import Message
 from textual.widgets import DataTable, Footer, Input, Sparkline, Static
 
 from stompbox.cli.asking import plain, span
+from stompbox.cli.connecting import counted
 from stompbox.cli.sampling import (
     PASSED,
     Rates,
@@ -143,14 +145,19 @@ class Top(App[None]):
         taken = self._last
         if taken is None:
             return
-        self.query_one("#head", Static).update(self._head(taken))
+        columns = self._columns()
+        rows = address_rows(taken, self._rates) if self._is_addresses else connection_rows(taken)
+        key, is_falling = self._order[self._is_addresses]
+        texts = tuple(column.key for column in columns if column.key in _TEXTS)
+        found = chosen(rows, self._match, key, is_falling=is_falling, columns=texts)
+        self.query_one("#head", Static).update(self._head(taken, len(found)))
         received = [max(0, each) for each in taken.history.get("received", [])]
         plot = self.query_one("#plot", Sparkline)
         plot.display = bool(received)
         plot.data = received
-        self._fill(taken)
+        self._fill(columns, found[:SHOWN])
 
-    def _head(self, taken: Sample) -> Text:
+    def _head(self, taken: Sample, rows: int) -> Text:
         status, found = taken.status, self._rates.broker
         state = (
             "ready" if status["is_ready"] else "; ".join([reason["message"] for reason in status["reasons"]])
@@ -170,28 +177,29 @@ class Top(App[None]):
                     f"memory {octets(status['resident_bytes'])}",
                 ]
             ),
-            self._about(taken),
+            self._about(taken, rows),
             "sort: " + "  ".join([f"{each.letter} {each.head}" for each in self._columns() if each.letter]),
         ]
         return Text("\n".join([plain(line) for line in lines]), no_wrap=True, overflow="ellipsis")
 
-    def _about(self, taken: Sample) -> str:
-        """Says what the table shows, in which order."""
+    def _about(self, taken: Sample, found: int) -> str:
+        """Says what the table shows, in which order, and what the plot above it is of."""
         key, is_falling = self._order[self._is_addresses]
         way = "largest" if is_falling else "smallest"
         column = next(column for column in self._columns() if column.key == key)
         count = taken.total if self._is_addresses else len(taken.connections)
-        noun = "addresses" if self._is_addresses else "connections"
-        match = f" with {self._match!r}" if self._match else ""
+        about = counted(count, "address" if self._is_addresses else "connection")
+        if self._match:
+            about = f"{found:,} of {about} with {self._match!r}"
         refused = f"; {taken.refused}" if taken.refused and not self._is_addresses else ""
-        return f"{count:,} {noun}{match}, by {column.head}, the {way} first{refused}"
+        plot = "; plot: in/s of ten minutes" if taken.history.get("received") else ""
+        return f"{about}, by {column.head}, the {way} first{refused}{plot}"
 
     def _columns(self) -> tuple[Column, ...]:
         return ADDRESSES if self._is_addresses else CONNECTIONS
 
-    def _fill(self, taken: Sample) -> None:
+    def _fill(self, columns: tuple[Column, ...], rows: Sequence[Row]) -> None:
         table = self.query_one(DataTable)
-        columns = self._columns()
         is_same = [str(key.value) for key in table.columns] == [column.head for column in columns]
         at = table.cursor_row if is_same else 0
         offset = table.scroll_offset
@@ -204,10 +212,7 @@ class Top(App[None]):
                     column.head, justify="left" if column.key in _TEXTS or not column.key else "right"
                 )
                 table.add_column(head, key=column.head, width=self._width(column))
-        key, is_falling = self._order[self._is_addresses]
-        rows = address_rows(taken, self._rates) if self._is_addresses else connection_rows(taken)
-        texts = tuple(column.key for column in columns if column.key in _TEXTS)
-        for one in chosen(rows, self._match, key, is_falling=is_falling, columns=texts)[:SHOWN]:
+        for one in rows:
             table.add_row(*[self._cell(one, column) for column in columns])
         if is_same:
             table.move_cursor(row=at, scroll=False)
