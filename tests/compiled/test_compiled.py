@@ -28,8 +28,8 @@ SUITES = {
     "wire": (
         "tests/conformance",
         "-k",
-        "not websocket and not fronts and not followers",
-    ),  # what is between socket and octets is not compiled; nodes of a cluster do not run compiled yet (docs/cluster.md)
+        "not websocket and not fronts",
+    ),  # what is between socket and octets is not compiled
     "kills": ("tests/crash/test_drill.py", "-k", "not fronts"),
     "system": (
         "tests/system/test_serve.py",

@@ -112,7 +112,7 @@ class NodeLink(FrontLink):
         acceptors = [RemoteAcceptor(url, request.connection_ttl) for url in request.listeners]
         for acceptor in acceptors:
             broker.transform_of(acceptor.listener.options)
-        super().__init__(broker, f"node {node}", acceptors, ended)  # type: ignore[arg-type]
+        super().__init__(broker, f"node {node}", acceptors, ended)
         self.node = node
         self._told = told
         self._heard = broker.loop.time()

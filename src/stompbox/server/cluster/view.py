@@ -130,8 +130,6 @@ def _ended(log: StoredLog, end: int) -> StoredLog:
 class View(Broker):
     """The broker of a node that follows."""
 
-    is_view = True
-
     def __init__(self, node: Followed, configuration: Configuration, loop: asyncio.AbstractEventLoop) -> None:
         self.shown = Shown(node)
         self.position = -1  # the record up to which it shows the store
@@ -140,6 +138,7 @@ class View(Broker):
         self._turn = asyncio.Lock()
         self._passed: Sequence[Acceptor] = ()
         super().__init__(configuration, self.shown, loop, is_durable=False)
+        self.is_view = True
         self.cluster = node
 
     @property

@@ -31,11 +31,11 @@ from stompbox.server.fronts.link import (
 from stompbox.server.fronts.records import HEAD, Records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from stompbox.server.broker import Broker
     from stompbox.server.session.connection import Connection
-    from stompbox.server.transport.tcp import Acceptor
+    from stompbox.server.transport.admission import Listening
 
 log = logging.getLogger("stompbox.fronts")
 
@@ -64,7 +64,7 @@ class RemoteSocket:
         "refusal",
     )  # fmt: skip
 
-    def __init__(self, line: FrontLink, number: int, acceptor: Acceptor, peer: str) -> None:
+    def __init__(self, line: FrontLink, number: int, acceptor: Listening, peer: str) -> None:
         self.line = line
         self.number = number
         self.acceptor = acceptor
@@ -237,7 +237,11 @@ class FrontLink(asyncio.Protocol):
     """The link to one front's process. `ended` is called when it is gone, with what was wrong with it."""
 
     def __init__(
-        self, broker: Broker, name: str, acceptors: list[Acceptor], ended: Callable[[LinkError | None], None]
+        self,
+        broker: Broker,
+        name: str,
+        acceptors: Sequence[Listening],
+        ended: Callable[[LinkError | None], None],
     ) -> None:
         self.broker = broker
         self.name = name

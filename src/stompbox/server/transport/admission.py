@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from stompbox.errors import Refused
 
 if TYPE_CHECKING:
-    from stompbox.config import ListenerOptions
+    from stompbox.config import Listener, ListenerOptions
     from stompbox.errors import StompboxError
 
 LEAVING: Final = 1000  # sockets that linger; a second of it is a courtesy
@@ -102,6 +102,15 @@ class Admission:
 
     def __repr__(self) -> str:
         return f"<Admission strangers={len(self.strangers)} entered={len(self.entered)} leaving={len(self.leaving)}>"
+
+
+class Listening(Protocol):
+    """A listener of this process, or of another node, as far as who comes there is received."""
+
+    listener: Listener
+
+    @property
+    def admission(self) -> Admission: ...
 
 
 def _network_of(peer: str) -> tuple[str, bool]:
