@@ -31,6 +31,7 @@ SUITES = {
         "not websocket and not fronts",
     ),  # what is between socket and octets is not compiled
     "kills": ("tests/crash/test_drill.py", "-k", "not fronts"),
+    "nodes": ("tests/crash/test_cluster.py", "-k", "kill and leader"),
     "system": (
         "tests/system/test_serve.py",
         "tests/system/test_large_messages.py",
