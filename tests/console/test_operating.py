@@ -27,6 +27,8 @@ from playwright.sync_api import Page, expect
 DEAD = '[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = 1\ndead-letter-address = "DLQ"\n'
 OBEYED = """
 fronts = 1
+[admin]
+max-requests-per-second = 200
 [[permission]]
 match = "orders.#"
 send = ["shops"]
@@ -263,6 +265,7 @@ def test_users_permissions_settings_listeners_and_keys_with_where_they_were_set(
     page.get_by_label("Passcode").fill("r00t")
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("link", name="Configuration").click()
+    expect(cell(page, "admin.session-timeout", "Set in")).to_have_text("default")
     page.get_by_label("Only what is set").check()
     expect(cell(page, "fronts", "Set in")).to_have_text(re.compile(r"stompbox\.toml:2$"))
     expect(cell(page, "admin.listen", "Set in")).to_have_text("--admin")

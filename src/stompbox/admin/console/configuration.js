@@ -123,16 +123,10 @@ export function configuration() {
   return {
     title: "Configuration", elements, panels, problem, load: (signal) => ask("configuration", undefined, signal),
     show({ values, sources }) {
-      keys.all = flat(values).map(([name, value]) => ({ name, value, source: sourceOf(name, sources) ?? "default", isSet: sourceOf(name, sources) !== null }));
+      keys.all = flat(values).map(([name, value]) => ({ name, value, source: sources[name] ?? "default", isSet: name in sources }));
       keys.draw();
     },
   };
-}
-
-/** Where a key was set: it, or the table that it is in. */
-function sourceOf(name, sources) {
-  for (let at = name; at; at = at.replace(/(\.[^.[]*|\[\d+\])$|^[^.[]+$/, "")) if (at in sources) return sources[at];
-  return null;
 }
 
 /** [name, text] of each value, however deep: tables and lists of tables by their keys. */
