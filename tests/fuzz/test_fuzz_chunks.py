@@ -178,7 +178,8 @@ def seeds() -> list[bytes]:
         ([b"1", b"1", b"9"], [b"1", b"2", b"3"]),
         first=5,
     )
-    return [encode([plain], 0), encode([plain, wide, meant], 0), encode([wide], 3)]
+    text = Run(Shape({"destination": "/queue/q"}, has_length=False), [b"x", b"\0\nMESSAGE\n\n"], first=8)
+    return [encode([plain], 0), encode([plain, wide, meant], 0), encode([wide], 3), encode([text], 8)]
 
 
 def mutated(source: random.Random, blob: bytes) -> Iterator[bytes]:

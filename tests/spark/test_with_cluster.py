@@ -101,8 +101,10 @@ def test_followers_answer_who_fetches(tmp_path: Path) -> None:
         asyncio.run(send(joined([node.url for node in cluster.nodes]), 0))
         followers = [node for node in cluster.nodes if node is not leader]
         reading = joined([node.reading for node in followers])
+        end, deadline = 0, time.monotonic() + WITHIN
         with SparkLinkAt(reading) as link:
-            end = describe(link, "/queue/rows", create=False).extents["rows"].next
+            while end < COUNT and time.monotonic() < deadline:  # a follower has what it has applied
+                end = describe(link, "/queue/rows", create=False).extents["rows"].next
         given = {"url": "stomp://127.0.0.1:1", "reconnectTimeout": "0", "readUrl": reading}
         options = source_options(Given({**given, "destination": "/queue/rows"}), streaming=False)
         read = batches(options, [OffsetRange("rows", 0, end)], View(("body",)))

@@ -8,7 +8,8 @@
     …                          the sender's headers, then what the broker adds
     redelivered:false
     timestamp:1763775000000    unless the sender gave one
-    content-length:100         to 1.0 only when the sender gave one, as it decides between text and bytes there
+    content-length:100         to 1.0 only when the sender gave one, as it decides between text and bytes there; or the body has a NUL
+                               octet, which would end the frame for it
 
 All that a run has in common is made once; what is left for a message is five list slots and one join. Offsets are written
 with a table of three digits, so a run is cut where its offsets pass a thousand.
@@ -91,9 +92,11 @@ def _one(head: Head, run: Run, index: int, mid: bytes) -> bytes:
         )
     if head.lines is not None:  # before the sender's: of two headers of one name the first one counts
         mid = head.lines(run, index) + mid
-    length = b"content-length:%d\n\n" % len(body) if head.says_length or run.shape.has_length else b"\n"
+    octets = bytes(body)
+    is_told = head.says_length or run.shape.has_length or 0 in octets
+    length = b"content-length:%d\n\n" % len(body) if is_told else b"\n"
     ack = head.ack and head.ack + number
-    return b"%b%b%b\n%b%b%b\0\n" % (head.start, number, ack, mid, length, bytes(body))
+    return b"%b%b%b\n%b%b%b\0\n" % (head.start, number, ack, mid, length, octets)
 
 
 def _thousand(head: Head, run: Run, start: int, stop: int, mid: bytes) -> bytes:
@@ -119,7 +122,7 @@ def _thousand(head: Head, run: Run, start: int, stop: int, mid: bytes) -> bytes:
     for name, values in zip(run.shape.holes, run.columns, strict=True):
         columns += [fixed + name.encode() + b":", list(values[start:stop])]
         fixed = b"\n"
-    if not (head.says_length or run.shape.has_length):
+    if not (head.says_length or run.shape.has_length or 0 in b"".join(all_octets)):
         columns.append(fixed + b"\n")
     else:
         lengths = list(map(len, bodies))

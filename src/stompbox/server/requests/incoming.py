@@ -6,13 +6,14 @@ beside them is not believed, and the shape is made of the headers where that of 
     headers    UTF-8 without NUL, no name empty or twice, within `maxHeaderSize` and `maxHeaders`; values as a SEND's
     columns    what a hole may hold: printable ASCII without colon and backslash. A header that means something to the broker is no
                hole, nor is one whose name must be escaped: such a run is cut into those of one value each
-    bodies     within `maxBodySize`
+    bodies     within `maxBodySize`; where one has a NUL octet they are bytes, whatever the sender says of `content-length`
 
 This file looks at bytes and knows no broker. Which destinations the messages may go to is asked in sinks.py.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -26,6 +27,7 @@ from stompbox.store.chunks import Column, Portion, portions
 
 # what a hole may hold (message.py, Shape)
 _PLAIN: Final = bytes([octet for octet in range(0x20, 0x7F) if octet not in b":\\"])
+_NUL: Final = re.compile(b"\0")  # looks at a view without a copy of it
 _CODE: Final = "bad-chunk"
 
 
@@ -94,13 +96,14 @@ def _stretches(
     cutting = [at for at in taken if not may_be_hole(texts.holes[at])]
     kept = [at for at in taken if at not in cutting]
     holes, columns = tuple([texts.holes[at] for at in kept]), [portion.columns[at] for at in kept]
+    has_length = texts.has_length or _NUL.search(portion.bodies.octets) is not None
     for key, first, stop in _cuts([portion.columns[at].values() for at in cutting], len(portion.bodies)):
         fixed = {texts.holes[at]: value.decode() for at, value in zip(cutting, key, strict=True)}
-        shape = known.get((texts, key))
+        shape = known.get((texts, key, has_length))
         if shape is None:
             samples = {name: column.first().decode() for name, column in zip(holes, columns, strict=True)}
-            length = {"content-length": ""} if texts.has_length else {}
-            shape = known[texts, key] = shape_of(
+            length = {"content-length": ""} if has_length else {}
+            shape = known[texts, key, has_length] = shape_of(
                 {**dict(texts.headers), **fixed, **samples, **length}, holes=holes
             )
         yield shape, columns, first, stop
