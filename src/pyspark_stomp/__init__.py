@@ -1,7 +1,8 @@
 """Where Spark finds the data source `stomp`: it imports every top-level module named pyspark_* and asks for `DefaultSource`.
 
 A module that fails there takes all other sources with it, so importing this one imports nothing, not even pyspark. Without a pyspark that
-knows data sources it is as if it were not there, with the reason in the log; whatever else is missing is told by the query that needs it.
+knows data sources `DefaultSource` is as if it were not there, with the reason in the log, and who imports another name is told it with the
+ImportError. Whatever else is missing is told by the query that needs it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ def __getattr__(name: str) -> Any:
             f"the Spark data source 'stomp' is not available: {fault}; it needs pyspark 4.0 or newer, {_found()}: "
             "pip install 'stompbox[spark]' brings one"
         )
+        if name != "DefaultSource":
+            raise ImportError(reason, name=fault.name) from None
+        # Spark asks with hasattr(), which lets no other exception pass
         logging.getLogger(__name__).warning(reason)
         raise AttributeError(reason) from fault
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -194,6 +196,21 @@ def test_links_are_used_again_unless_an_answer_is_under_way(fake: FakeBroker) ->
     with leased(place) as other:
         assert other is not again
     forget()
+
+
+ENDING = """
+import sys
+from stompbox.spark.link import Request, leased
+from stompbox.spark.options import Given, target_of
+with leased(target_of(Given({"url": sys.argv[1]}))) as link:
+    link.ask(Request("describe", {"destinations": "/topic/a", "create": "false"}))
+"""
+
+
+def test_idle_links_are_closed_with_the_process(fake: FakeBroker) -> None:
+    command = [sys.executable, "-W", "default", "-c", ENDING, fake.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
 
 
 def test_tls(make_fake: MakeFake) -> None:

@@ -16,4 +16,7 @@ __all__ = ["ProgressListener", "QueryProgress", "observed"]
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+    except ImportError as fault:
+        raise ImportError(f"{fault}: pip install 'stompbox[spark]'", name=fault.name) from None

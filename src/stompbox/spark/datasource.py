@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from stompbox.spark.source import RefusedStreamReader, StompReader, StompStreamReader
 
 FORMAT: Final = "stomp"
+NEEDED: Final = ("numpy", "pyarrow")  # by any query
 
 
 @contextmanager
@@ -31,9 +33,23 @@ def _installed() -> Iterator[None]:
     try:
         yield
     except ImportError as fault:
-        need = "pip install 'stompbox[spark]', or where there is a Spark already pip install 'pyspark-stomp[arrow]'"
-        text = f"{fault}; the data source 'stomp' needs {need} (this is pyspark {version})"
-        raise UsageError("missing-package", text) from None
+        raise _missing(str(fault)) from None
+
+
+def _missing(what: str) -> UsageError:
+    need = (
+        "pip install 'stompbox[spark]', or where there is a Spark already pip install 'pyspark-stomp[arrow]'"
+    )
+    text = f"{what}; the data source 'stomp' needs {need} (this is pyspark {version})"
+    return UsageError("missing-package", text)
+
+
+def _require_packages() -> None:
+    """Raises UsageError naming the package that is not there. Spark's own workers, which import them to plan a read, only say that they
+    have crashed. Nothing is imported here."""
+    for name in NEEDED:
+        if find_spec(name) is None:
+            raise _missing(f"No module named {name!r}")
 
 
 class StompSource(DataSource):  # type: ignore[misc]
@@ -42,6 +58,7 @@ class StompSource(DataSource):  # type: ignore[misc]
     @plain
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
+        _require_packages()
         self._given: Final = Given(options)
 
     @classmethod

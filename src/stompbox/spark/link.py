@@ -9,11 +9,13 @@ the broker refuses is raised at once, but for what says that this node leaves or
 Where the target names several nodes the next attempt goes to the next one. A large body is received into the buffer that the caller
 gets, with no copy in between.
 
-Links are cached per process: Spark uses its Python workers again for the next micro-batch. Decides nothing about what is asked.
+Links are cached per process, and closed with it: Spark uses its Python workers again for the next micro-batch. Decides nothing about
+what is asked.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import random
 import socket
@@ -313,6 +315,14 @@ def _context(tls: Tls) -> ssl.SSLContext:
 _idle: Final[dict[tuple[int, Target], list[SparkLink]]] = {}
 
 
+@atexit.register
+def forget() -> None:
+    """Closes the idle links of this process."""
+    for (process, _), links in list(_idle.items()):
+        while process == os.getpid() and links:
+            links.pop().close()
+
+
 @contextmanager
 def leased(target: Target) -> Iterator[SparkLink]:
     """A link that nobody else uses meanwhile. It goes back to the cache, unless an answer is still under way on it."""
@@ -328,10 +338,3 @@ def leased(target: Target) -> Iterator[SparkLink]:
             link.close()
         else:
             idle.append(link)
-
-
-def forget() -> None:
-    """Closes the idle links of this process."""
-    for (process, _), links in list(_idle.items()):
-        while process == os.getpid() and links:
-            links.pop().close()
