@@ -77,6 +77,7 @@ class Engine(Catalogue):
     ) -> None:  # fmt: skip
         super().__init__(settings, wildcards, epoch=epoch, new_id=new_id)
         self.is_durable = is_durable
+        self.is_view = False  # it shows what another broker has stored
         self.page_size = page_size
         self.now = 0
         self.unsaved = 0  # octets of memory on their way to the store, about
@@ -110,6 +111,15 @@ class Engine(Catalogue):
         self.ids: duplicates.Ids = duplicates.Ids()
         self.retained, self.notifications = retained.Retained(), Notifications(self)
         self.persists_ids = True  # what is remembered to find duplicates outlives a restart
+
+    def succeed(self, before: Engine) -> None:
+        """Takes the place of another engine, as a view of a later state: what consumers have of that one counts here, too, and what is on
+        its way out goes. It must be new."""
+        self.is_view = True
+        self.now, self._next_volatile = before.now, before._next_volatile
+        self.unacknowledged = before.unacknowledged
+        self.memory = Memory(unacknowledged=self.unacknowledged)
+        self.counters, self.bodies, self.touched = before.counters, before.bodies, before.touched
 
     # Sending
 

@@ -23,7 +23,7 @@ Entries = dict[str, dict[str, Any]]
 DOUBTS: Final = ("doubts", "")  # what a broker that ended well says; gone while one runs
 
 
-def recover(engine: Engine, recovered: Recovered, *, is_view: bool = False) -> None:
+def recover(engine: Engine, recovered: Recovered) -> None:
     """Fills an engine that is still empty. What nobody needs any more goes at once, unless it is to show what there is; `engine.now` must
     be set. Raises StoreError: `data-corrupt`; `data-of-another-cluster` for what a node of a cluster has."""
     if any(kind == CLUSTER for kind, _ in recovered.entries):
@@ -68,7 +68,7 @@ def recover(engine: Engine, recovered: Recovered, *, is_view: bool = False) -> N
     if doubts is not None:
         for queue in engine.queues.values():
             queue.doubt(doubts.get(str(queue.id), 0))
-    if is_view:
+    if engine.is_view:
         return
     _tidy(engine)
     routing.look_through_logs(engine)

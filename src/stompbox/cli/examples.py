@@ -29,6 +29,7 @@ OF: Final = {
     "replay": (
         ("replay orders /queue/again --from earliest", "all that is kept"),
         ("replay orders /queue/again --from 4711 --rate 1000", "from there on"),
+        ("replay orders /queue/again --read-url stomp://b", "from a follower"),
     ),
     "pipeline": (
         ("pipeline init", "an example to begin with"),

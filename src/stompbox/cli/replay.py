@@ -53,6 +53,7 @@ def replay(
     /,
     *,
     url: Url = None,
+    read_url: str | None = None,
     first: Annotated[str, Parameter(name="--from")] = EARLIEST,
     last: Annotated[str, Parameter(name="--to")] = LATEST,
     rate: float | None = None,
@@ -66,6 +67,8 @@ def replay(
     ----------
     source
         The address, such as orders, /queue/orders or /topic/prices. No wildcards.
+    read_url
+        Where the log is read, such as a `readOnly` listener of a cluster's follower; else where the copies go.
     destination
         Where the copies go, such as /queue/orders.again.
     first
@@ -86,7 +89,8 @@ def replay(
         raise SystemExit(_wrong(f"--rate is {rate:g}; allowed is a number above 0"))
     with leaving("replay"):
         wanted = _Wanted(source, destination, first, last, rate, window, as_json, parse_headers(header))
-        asyncio.run(_replay(wanted, url_or_default(url)))
+        to = url_or_default(url)
+        asyncio.run(_replay(wanted, to, read_url or to))
 
 
 def _wrong(text: str) -> int:
@@ -123,14 +127,14 @@ class _Done:
         return f"{self.offset}@{self.incarnations.of(self.offset)}"
 
 
-async def _replay(wanted: _Wanted, url: str) -> None:
+async def _replay(wanted: _Wanted, url: str, read_url: str) -> None:
     from stompbox.client import connect
 
     bounds = [_bound("--from", wanted.first), _bound("--to", wanted.last)]
     begun = time.monotonic()
-    async with connect(url) as client:
-        address, log = await _described(client, wanted.source)
-        first, last = [await _offset(client, address, log, bound) for bound in bounds]
+    async with connect(read_url) as reader, connect(url) as client:
+        address, log = await _described(reader, wanted.source)
+        first, last = [await _offset(reader, address, log, bound) for bound in bounds]
         if isinstance(bounds[0], Position) and not log["first"] <= first <= log["next"]:
             text = f"address {address!r} holds offsets {log['first']} to {log['next'] - 1}; --from is {first}"
             raise Refused("offset-out-of-range", text)
@@ -138,7 +142,7 @@ async def _replay(wanted: _Wanted, url: str) -> None:
         done = _Done(address, first, last, incarnations_of(log["incarnations"]))
         try:
             with _bar(f"{address} to {wanted.destination}", max(0, last - first)) as report:
-                await _copy(client, wanted, done, report)
+                await _copy(reader, client, wanted, done, report=report)
         except (StompboxError, KeyboardInterrupt, asyncio.CancelledError):
             print(
                 f"stompbox replay: stopped after {done.messages} messages; --from {done.reached} goes on",
@@ -225,13 +229,15 @@ def _require_same(address: str, log: Mapping[str, Any], bound: Position) -> None
 # Copying
 
 
-async def _copy(client: Client, wanted: _Wanted, done: _Done, report: Callable[[int], None]) -> None:
+async def _copy(
+    reader: Client, client: Client, wanted: _Wanted, done: _Done, *, report: Callable[[int], None]
+) -> None:
     last = done.last
     pace = _Pace(wanted.rate)
     first = done.offset
     async with client.publisher(window=wanted.window) as publisher:
         while done.offset < last:
-            runs, following = await _fetch(client, done)
+            runs, following = await _fetch(reader, done)
             for found in runs:
                 for offset, headers, body in _messages(found, done.offset, last):
                     await pace.next()

@@ -400,7 +400,8 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     read_only: Annotated[
         bool,
         key(
-            "Only requests that read logs are answered here. A node of a cluster that follows answers them itself, from what it has.",
+            "Only requests that read logs, readers of logs without a name and browsers are served here. "
+            "A node of a cluster that follows serves them itself, from what it has.",
             source=_OWN,
         ),
     ] = False

@@ -52,6 +52,7 @@ from stompbox.server.session.connection import Connection
 from stompbox.server.session.framelog import FrameLogs
 from stompbox.server.summaries import Losses, Refusals
 from stompbox.server.turns import Turns
+from stompbox.stomp.frames import Frame
 from stompbox.store.base import REFUSALS, Commit, Store
 
 if TYPE_CHECKING:
@@ -465,6 +466,12 @@ class Broker(Clients):
 
     async def catch_up(self, address: str = "", offset: int = 0) -> None:
         """What is confirmed is here. A node that follows has to look (cluster/view.py)."""
+
+    def has_looked(self, connection: Connection, frame: Frame) -> bool:
+        return True
+
+    async def catch_up_for(self, connection: Connection, frame: Frame, address: str, offset: int) -> None:
+        await self.catch_up(address, offset)
 
     def standing(self) -> dict[str, str]:
         return {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +21,7 @@ from tests.crash.cluster import Cluster, NodeProcess
 
 RETAINED = '\n[[address-setting]]\nmatch = "#"\nretention-messages = 100000\n'
 WITHIN = 20.0
+KEPT = {"persistent": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -258,3 +261,183 @@ def test_health_and_metrics_of_a_follower(cluster: Cluster) -> None:
     assert "stompbox_cluster_stale_seconds" in of_follower
     assert "stompbox_messages_received" not in of_follower  # counted once for the cluster: by its leader
     assert "stompbox_cluster_leads 1.0" in asked(leader, "/metrics")[2].decode()
+
+
+# Subscriptions
+
+
+async def taken(subscription: Any, count: int) -> list[str]:
+    """So many messages of it, by their bodies."""
+    async with asyncio.timeout(WITHIN):
+        return [(await subscription.receive()).body.decode() for _ in range(count)]
+
+
+def test_a_log_is_replayed_at_a_follower_and_goes_on(cluster: Cluster) -> None:
+    leader, follower = told(cluster)
+    asyncio.run(send(leader.url, "/topic/replayed", 40))
+
+    async def run() -> None:
+        async with stompbox.connect(reading(follower)) as client:
+            await until_has(client, "/topic/replayed", 40)
+            async with client.subscribe("/stream/replayed", ack="auto", offset=5) as subscription:
+                assert await taken(subscription, 35) == [str(number) for number in range(5, 40)]
+                for batch in range(3):  # each is a later state of the store
+                    async with stompbox.connect(leader.url) as sender:
+                        for number in range(10):
+                            await sender.send("/topic/replayed", b"%d.%d" % (batch, number), KEPT)
+                            await sender.send("/topic/beside", b"", KEPT)
+                    assert await taken(subscription, 10) == [f"{batch}.{number}" for number in range(10)]
+
+    asyncio.run(run())
+
+
+def test_who_reads_at_a_follower_misses_nothing_and_gets_nothing_twice_under_load(cluster: Cluster) -> None:
+    leader, follower = told(cluster)
+    count = 6000
+    asyncio.run(send(leader.url, "/topic/loaded", 1))
+
+    async def load() -> None:
+        async with stompbox.connect(leader.url) as client:
+            bodies = [b"%d" % number for number in range(1, count)]
+            await client.send_many("/topic/loaded", bodies, KEPT, window=10)
+
+    async def run() -> None:
+        async with stompbox.connect(reading(follower)) as client:
+            await until_has(client, "/topic/loaded", 1)
+            loading = asyncio.ensure_future(load())
+            async with (
+                client.subscribe("/stream/loaded", ack="auto", offset="first") as every,
+                client.subscribe(
+                    "/stream/loaded", ack="auto", offset="first", headers={"include-seq": "seq"}
+                ) as other,
+            ):
+                found = await asyncio.gather(taken(every, count), taken(other, count))
+            await loading
+        assert found[0] == found[1] == [str(number) for number in range(count)]
+
+    asyncio.run(run())
+
+
+def test_a_queue_is_browsed_at_a_follower_and_nothing_is_taken(cluster: Cluster) -> None:
+    leader, follower = told(cluster)
+
+    async def browsed(client: Any, **more: Any) -> list[str]:
+        found = []
+        headers = {"browser": "true"}
+        async with (
+            asyncio.timeout(WITHIN),
+            client.subscribe("/queue/browsed", headers=headers, **more) as subscription,
+        ):
+            async for message in subscription:
+                if message.headers.get("browser") == "end":
+                    break
+                found.append(message.body.decode())
+        return found
+
+    async def until_shown(client: Any, wanted: list[str]) -> None:
+        deadline = time.monotonic() + WITHIN
+        while (found := await browsed(client)) != wanted:
+            assert time.monotonic() < deadline, found
+
+    async def run() -> None:
+        async with stompbox.connect(leader.url) as client:
+            for number in range(20):
+                await client.send("/queue/browsed", b"%d" % number, {**KEPT, "even": str(number % 2 == 0)})
+            async with client.subscribe("/queue/browsed", ack="client-individual") as subscription:
+                for number in range(20):
+                    message = await subscription.receive()
+                    if number < 5 or number == 7:
+                        await message.ack()
+        left = [str(number) for number in range(20) if number >= 5 and number != 7]
+        async with stompbox.connect(reading(follower)) as client:
+            deadline = time.monotonic() + WITHIN
+            while (
+                "browsed"
+                not in (await client.request("describe", headers={"destinations": "#"})).json()["addresses"]
+            ):
+                assert time.monotonic() < deadline
+            await until_shown(client, left)
+            even = [number for number in left if int(number) % 2 == 0]
+            assert await browsed(client, selector="even = 'True'") == even
+            headers = {"browser": "true", "browser-end": "false", "from-seq": "18"}
+            async with client.subscribe("/queue/browsed", headers=headers) as subscription:
+                assert await taken(subscription, 2) == ["18", "19"]
+                await send(leader.url, "/queue/browsed", 3)
+                assert await taken(subscription, 3) == ["0", "1", "2"]
+        async with stompbox.connect(leader.url) as client, client.subscribe("/queue/browsed") as subscription:
+            assert await taken(subscription, 17) == [*left, "0", "1", "2"]
+
+    asyncio.run(run())
+
+
+def test_a_follower_does_not_begin_before_an_offset_that_it_has_not(cluster: Cluster) -> None:
+    leader, follower = told(cluster)
+    asyncio.run(send(leader.url, "/topic/behind", 3))
+
+    async def run() -> None:
+        async with stompbox.connect(reading(follower), reconnect=None) as client:
+            await until_has(client, "/topic/behind", 3)
+            with pytest.raises(StompboxError) as refused:
+                async with client.subscribe("/stream/behind", ack="auto", offset=4):
+                    pass
+            assert refused.value.code == "node-behind"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("destination", "given", "headers", "code"),
+    [
+        ("/queue/there", {}, {}, "read-only"),
+        ("/topic/there", {}, {}, "read-only"),
+        ("/stream/there", {"ack": "client"}, {"x-stream-offset": "first"}, "read-only"),
+        ("/stream/there", {"durable": "me"}, {"x-stream-offset": "first"}, "read-only"),
+        ("/topic/there", {"durable": "me"}, {}, "read-only"),
+        ("/queue/there", {}, {"browser": "true", "x-max-length": "5"}, "read-only"),
+        ("/stream/nowhere", {}, {"x-stream-offset": "first"}, "no-such-address"),
+        ("/queue/nowhere", {}, {"browser": "true"}, "no-such-queue"),
+        ("/queue/nowhere", {}, {"browser": "true", "browser-end": "false"}, "no-such-queue"),
+    ],
+)
+def test_who_would_change_something_by_a_subscription_is_refused_by_every_node(
+    cluster: Cluster, destination: str, given: dict[str, str], headers: dict[str, str], code: str
+) -> None:
+    told(cluster)
+
+    async def run(node: NodeProcess) -> None:
+        async with stompbox.connect(node.url) as client:
+            await client.send("/queue/there", b"", KEPT)
+        async with stompbox.connect(reading(node), reconnect=None, client_id="me") as client:
+            with pytest.raises(StompboxError) as refused:
+                async with client.subscribe(destination, **{"ack": "auto", **given}, headers=headers):
+                    pass
+            assert refused.value.code == code
+        async with stompbox.connect(node.url) as client:
+            answer = await client.request("describe", headers={"destinations": "/queue/nowhere"})
+            assert answer.json()["missing"] == ["/queue/nowhere"]
+
+    for node in cluster.nodes:
+        asyncio.run(run(node))
+
+
+def test_the_command_line_browses_and_replays_at_a_follower(cluster: Cluster) -> None:
+    leader, follower = told(cluster)
+    asyncio.run(send(leader.url, "/queue/commanded", 3))
+
+    async def until_there() -> None:
+        async with stompbox.connect(reading(follower)) as client:
+            await until_has(client, "/queue/commanded", 3)
+
+    asyncio.run(until_there())
+
+    def run(*words: str) -> tuple[int, str, str]:
+        line = [sys.executable, "-m", "stompbox", *words]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    assert run("browse", "/queue/commanded", "--url", reading(follower)) == (0, "0\n1\n2\n", "")
+    to = "commanded", "/queue/copied"
+    assert run("replay", *to, "--from", "1", "--url", leader.url, "--read-url", reading(follower))[0] == 0
+    assert run("browse", "/queue/copied", "--url", leader.url)[1] == "1\n2\n"
+    code, _, said = run("replay", *to, "--url", reading(follower))
+    assert code == 1 and "this listener has `readOnly`" in said

@@ -66,7 +66,7 @@ def _queue_due(engine: Engine, queue: Queue, uses: int) -> None:
 
 def _may_go(engine: Engine, queue: Queue) -> bool:
     settings = queue.settings
-    if queue in engine.returning:
+    if queue in engine.returning or engine.is_view:
         return False
     if (
         queue.bindings
@@ -118,6 +118,7 @@ def _address_due(engine: Engine, address: Address, uses: int) -> None:
 def _may_end(engine: Engine, address: Address) -> bool:
     if (
         not (address.is_auto and address.settings.auto_delete_addresses)
+        or engine.is_view
         or engine.addresses.get(address.name) is not address
     ):
         return False

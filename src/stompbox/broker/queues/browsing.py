@@ -156,12 +156,25 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
     engine.add_queue(browser)
     if left < next:
         browser.leave_in_log(left)
-    if goes_on:
+    if goes_on and not engine.is_view:
         shown.show_to(browser)
         consumer.on_close.append(lambda: shown.hide_from(browser))
     browser.bind(consumer)
     dispatch.withhold(engine, [browser])
     engine.later.take((browse, browser), _filling(browser, held(shown), first, left), by=consumer.session)
+    return browser
+
+
+def browse_on(engine: Engine, shown: Queue, consumer: Consumer, before: Browser) -> Browser:
+    """A browser of the queue in another engine, of a view, that finds in the log what `before` has not read there. Binds nobody."""
+    goes_on = before.end == NO_END
+    left = before.paged_from if before.is_paged else before.address.log.next
+    browser = Browser(engine, shown, consumer, engine.volatile_cursor(left), end=before.end)
+    for first, stop in before.found:
+        browser.found.add(first, stop)
+    engine.add_queue(browser)
+    if before.is_paged or (goes_on and left < shown.address.log.next):
+        browser.leave_in_log(left)
     return browser
 
 

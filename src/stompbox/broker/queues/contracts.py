@@ -179,6 +179,9 @@ class Engine(Protocol):
     def page_size(self) -> int: ...
     @property
     def is_durable(self) -> bool: ...
+    @property
+    def is_view(self) -> bool:
+        """Whether it shows what another broker has stored: nothing comes in, and nothing goes for want of use."""
 
     def note(self, queue: Any, /) -> None:
         """The queue's cursor has news for the next commit."""

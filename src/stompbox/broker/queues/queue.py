@@ -317,6 +317,13 @@ class Queue(LoggedQueue):
             self.engine.dispatch_later(self)  # others may take over
         self.consumers_changed()
 
+    def part_with(self, binding: Binding) -> None:
+        """The consumer goes on at another queue. What it has of this one it keeps, and is done with here."""
+        self._leave(binding)
+        binding.consumer.starved.pop(self, None)
+        del binding.consumer.bindings[self.id]
+        binding.consumer.allowance.bind(-1)
+
     # What comes from the log
 
     def loaded(self, runs: list[Run], start: int, stop: int) -> None:

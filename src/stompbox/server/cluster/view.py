@@ -3,6 +3,7 @@
     the store    is the node's own, which the Applier fills; nothing is ever written through the view
     the engine   is made of it anew when somebody asks and there is more: at most so often that it costs a fifth of the time
     an answer    is of a whole commit, and says how old it may be: all that was confirmed until `as_of` is in it
+    who is       subscribed moves on to each new engine (broker/subscriptions/moving.py), and gets what has come
 
 It never has what the log has not, because the store has not. Decides what of a store may be shown: an offset counts as confirmed where a
 message, or a cursor beyond it, shows that it was given out; offsets that are stored ahead of use do not.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
 from time import monotonic
@@ -19,8 +21,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from stompbox.broker.engine import Engine
 from stompbox.broker.recovery import recover
+from stompbox.broker.subscriptions.moving import move
 from stompbox.commitlog.replicated import Local, position_in
-from stompbox.errors import Refused, StoreError
+from stompbox.errors import Refused, StompboxError, StoreError
 from stompbox.security import Users
 from stompbox.server.broker import EPOCH, Broker
 from stompbox.server.configuring import limit_memory, permissions_of
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from stompbox.config import Configuration, Listener
     from stompbox.server.cluster.members import Table
     from stompbox.server.seam import Acceptor
+    from stompbox.server.session.connection import Connection
+    from stompbox.stomp.frames import Frame
 
 LEAST: Final = 0.1  # seconds between two looks at the store,
 SHARE: Final = 5  # and so many times as long as the last one took
@@ -137,8 +142,11 @@ class View(Broker):
         self._looked = self._cost = 0.0
         self._turn = asyncio.Lock()
         self._passed: Sequence[Acceptor] = ()
+        self._looked_for: dict[int, Frame] = {}  # by session: the frame for which it has looked last
+        self._is_going_on = False
         super().__init__(configuration, self.shown, loop, is_durable=False)
         self.is_view = True
+        self.engine.is_view = True
         self.cluster = node
 
     @property
@@ -180,13 +188,73 @@ class View(Broker):
         for one in list(self.sockets):
             one.abort()
         self.acceptors = []
-        self.engine = self._engine()
+        self._show(self._engine())
 
     def _engine(self) -> Engine:
+        """One that has nothing yet, and is to take the place of the one that is there."""
         configuration = self.configuration
-        found = Engine(configuration.settings_of(), wildcards=configuration.wildcards())
+        found = Engine(configuration.settings_of(), wildcards=configuration.wildcards(), is_durable=False)
+        found.succeed(self.engine)
         limit_memory(found, configuration)
         return found
+
+    def _show(self, engine: Engine) -> None:
+        self.engine = self.deliveries.engine = engine
+
+    def _start_commit(self) -> None:
+        """Nothing is stored: what the engine would tell the store of readers that come and go is forgotten."""
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+            self._commit_timer = None
+        self.is_wanted = False
+        commits = self.engine.commits
+        commits.dirty.clear()  # what may be deleted is the leader's to say
+        self.engine.take_commit()
+        self.engine.committed()
+        sequence, self.sequence = self.sequence, self.sequence + 1
+        self._release(sequence)
+
+    # Subscriptions
+
+    def has_looked(self, connection: Connection, frame: Frame) -> bool:
+        return self._looked_for.get(connection.session_id) is frame
+
+    async def catch_up_for(self, connection: Connection, frame: Frame, address: str, offset: int) -> None:
+        await self.catch_up(address, offset)
+        self._looked_for[connection.session_id] = frame
+        if not self._is_going_on:
+            self._is_going_on = True
+            self.spawn(self._go_on())
+
+    def leave(self, connection: Connection) -> None:
+        self._looked_for.pop(connection.session_id, None)
+        super().leave(connection)
+
+    async def _go_on(self) -> None:
+        """Looks for more as long as there are subscriptions to whom it goes."""
+        try:
+            while self._looked_for and self.shown.is_open and not self.is_stopping:
+                await asyncio.sleep(LEAST)
+                if any(connection.consumers for connection in self.connections):
+                    with suppress(StompboxError):  # who asks next is told
+                        await self._look()
+        finally:
+            self._is_going_on = False
+
+    def _move(self) -> None:
+        """Subscriptions go on with what is shown now."""
+        for connection in list(self.connections):
+            if not connection.is_ended:
+                self._move_all(connection)
+
+    def _move_all(self, connection: Connection) -> None:
+        try:
+            for consumer in list(connection.consumers.values()):
+                if not consumer.is_closed:
+                    move(self.engine, consumer)
+        except StompboxError as error:
+            connection.refuse(error)
+            connection.write_out()
 
     # Looking
 
@@ -225,13 +293,13 @@ class View(Broker):
             recovered, position = await self.committer.do(self.shown.look)
             if not self.shown.is_open:
                 raise Refused("not-the-leader", f"node {node.name!r} does not follow any more")
-            before, self.engine = self.engine, self._engine()
             self.set_time()
-            try:
-                recover(self.engine, recovered, is_view=True)
-            except BaseException:
-                self.engine = before
-                raise
+            self.flush(is_turn_over=True)  # what was read for subscriptions is theirs before they move
+            engine = self._engine()
+            recover(engine, recovered)
+            self._show(engine)
+            self._move()
+            self.flush_soon()
             self.position, self.as_of = position, as_of
             self._looked = monotonic()
             self._cost = self._looked - begun

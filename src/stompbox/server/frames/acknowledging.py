@@ -10,6 +10,7 @@ from stompbox.broker.addresses.redelivery import FAILED, STEP, Outcome, Refusal
 from stompbox.broker.queues.consumer import AckMode, Consumer, Sent, taken_off
 from stompbox.broker.transactions import PART, Transaction
 from stompbox.errors import IllegalFrame
+from stompbox.server import readonly
 from stompbox.server.addressing.values import number, truth
 from stompbox.server.frames.transactions import transaction_of
 from stompbox.stomp.frames import Frame
@@ -31,6 +32,8 @@ OPENMQ_ID: Final = "/subscription-to/"  # how the id begins that a SUBSCRIBE wit
 
 def acks(connection: Speaker, event: Acks) -> Iterator[None] | None:
     """A run of ACKs for one queue's messages, without receipts. In steps where one of them may speak for very many messages."""
+    if connection.options.read_only:
+        readonly.require_command("ACK")
     for consumer in connection.consumers.values():
         if consumer.ack is AckMode.CLIENT and len(consumer.ledger) > STEP:
             return _each(connection, event)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from stompbox.server import readonly
 from stompbox.server.frames import acknowledging, connecting, sending, subscribing, transactions
 from stompbox.stomp.frames import Frame
 
@@ -30,3 +31,10 @@ COMMANDS: Final[Mapping[str, Handler]] = MappingProxyType(
 )  # fmt: skip
 # but the connection that sent them, if a fault of ours ends them half-way
 CHANGE_NOTHING: Final = frozenset(("CONNECT", "STOMP"))
+
+
+def obey(connection: Speaker, frame: Frame) -> Iterator[None] | None:
+    """Does what the frame's command does, where its listener takes it at all."""
+    if connection.options.read_only:
+        readonly.require_command(frame.command)
+    return COMMANDS[frame.command](connection, frame)

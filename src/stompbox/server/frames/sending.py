@@ -19,7 +19,7 @@ from stompbox.broker.queues import expiry
 from stompbox.errors import IllegalFrame, Refused, StompboxError, TooManyMade
 from stompbox.handles import Large
 from stompbox.message import Run
-from stompbox.server import limiting
+from stompbox.server import limiting, readonly
 from stompbox.server.addressing.naming import Route
 from stompbox.server.addressing.routing import addressed, reach, require_all
 from stompbox.server.addressing.transforming import inward
@@ -67,7 +67,7 @@ def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
     """A run of SENDs to one destination. Where very many get it that takes steps, for which the sender's next frame waits."""
     shape = event.shape
     if connection.options.read_only and shape.destination != DESTINATION:
-        raise dispatch.only_reads("SEND")
+        raise readonly.not_taken("SEND")
     route = shape.routes.get(connection.names)
     if route is None or shape.special is not None:
         with connection.changing_nothing("the headers of a SEND were looked at"):

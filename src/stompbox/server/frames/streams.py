@@ -148,7 +148,44 @@ def filter_of(frame: Frame, destinations: tuple[Destination, ...]) -> str | None
     return f"hyphenated_props:{_FILTER}-value IN ({literals}){unfiltered}"
 
 
-# Times
+# What is asked before
+
+
+def looks_first(connection: Speaker, frame: Frame, destinations: tuple[Destination, ...]) -> bool:
+    """Whether a SUBSCRIBE waits until a node that follows has what there is, and the offset that it begins at; then it comes again."""
+    if connection.broker.has_looked(connection, frame):
+        return False
+    given = frame.headers.get(next((name for name in _NAMES if name in frame.headers), ""), "")
+    offset = digits(given.removeprefix("offset=")) or 0
+    connection.reading.hold()
+    connection.broker.spawn(_look_first(connection, frame, destinations[0].address if offset else "", offset))
+    return True
+
+
+async def _look_first(connection: Speaker, frame: Frame, address: str, offset: int) -> None:
+    try:
+        await connection.broker.catch_up_for(connection, frame, address, offset)
+        _again(connection, frame)
+    except StompboxError as error:
+        _refuse(connection, frame, error)
+    _go_on(connection)
+
+
+def _again(connection: Speaker, frame: Frame) -> None:
+    if not connection.is_ended:
+        connection.broker.set_time()
+        connection.obey_again(frame)
+
+
+def _refuse(connection: Speaker, frame: Frame, error: StompboxError) -> None:
+    if not connection.is_ended:
+        connection.refuse(error, frame)
+
+
+def _go_on(connection: Speaker) -> None:
+    if connection.is_ended and not connection.is_gone:
+        connection.write_out()
+    connection.reading.go_on()
 
 
 def looks_for_time(connection: Speaker, frame: Frame, destinations: tuple[Destination, ...]) -> bool:
@@ -171,15 +208,10 @@ async def _subscribe_at(connection: Speaker, frame: Frame, name: str, timestamp:
     address = broker.engine.addresses.get(name)
     try:
         offset = 0 if address is None else await _offset_at(connection, address, timestamp)
-        if not connection.is_ended:
-            broker.set_time()
-            connection.obey_again(Frame(frame.command, {**frame.headers, _NAMES[0]: str(offset)}, frame.body))
+        _again(connection, Frame(frame.command, {**frame.headers, _NAMES[0]: str(offset)}, frame.body))
     except StompboxError as error:
-        if not connection.is_ended:
-            connection.refuse(error, frame)
-    if connection.is_ended and not connection.is_gone:
-        connection.write_out()
-    connection.reading.go_on()
+        _refuse(connection, frame, error)
+    _go_on(connection)
 
 
 async def _offset_at(connection: Speaker, address: Address, timestamp: int) -> int:

@@ -22,7 +22,7 @@ from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.message import ANYCAST, BROKER_HEADERS, MULTICAST, Run
 from stompbox.security import Right
 from stompbox.selectors import Selector
-from stompbox.server import notifications, revoking
+from stompbox.server import notifications, readonly, revoking
 from stompbox.server.addressing import arguments
 from stompbox.server.addressing.arguments import QUEUE_NAME
 from stompbox.server.addressing.selecting import compiling, is_long, selector_of
@@ -32,7 +32,6 @@ from stompbox.server.frames.acknowledging import OPENMQ_ID
 from stompbox.server.frames.flow import flow_of, most_waiting
 from stompbox.server.frames.transactions import transaction_of
 from stompbox.server.owners import owner_of, require
-from stompbox.server.requests.dispatch import only_reads
 from stompbox.server.stopping import refusal
 from stompbox.stomp.codec import escape
 from stompbox.stomp.encode import Head
@@ -49,8 +48,6 @@ _Binding = Generator[None, None, dict[str, str]]
 def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
     """Makes a consumer and binds it, in steps; its RECEIPT goes before its first MESSAGE."""
     headers, options = frame.headers, connection.options
-    if options.read_only:
-        raise only_reads("SUBSCRIBE")
     name = _name(connection, frame)
     if connection.broker.is_draining:
         raise refusal()
@@ -69,6 +66,12 @@ def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
         )
         destinations = arguments.named(connection, headers, destinations)
         asked = connection.names.keys_of(streams.without_filter(headers, destinations))
+    if options.read_only:
+        _require_reading(connection, frame, destinations, asked)
+        if streams.looks_first(connection, frame, destinations):
+            return None  # it comes again, when there is all that there was
+        _require_there(connection, frame, destinations)
+    with connection.changing_nothing("the selector of a SUBSCRIBE was looked at"):
         text = streams.filter_of(frame, destinations)
         text = headers.get("selector") if text is None else text
         if is_long(connection, text):
@@ -97,6 +100,30 @@ def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
         binding,
         wish=wish,
     )
+
+
+def _require_reading(
+    connection: Speaker, frame: Frame, destinations: tuple[Destination, ...], asked: arguments.Keys
+) -> None:
+    """Raises for what a listener with `readOnly` does not take."""
+    is_named = _durable_name(frame) is not None or _is_durable_as_in_rabbitmq(frame)
+    readonly.require_subscription(
+        frame.headers,
+        is_browser=browsers.is_browser(frame),
+        is_reader=all(destination.is_stream for destination in destinations),
+        is_named=is_named,
+        has_arguments=bool(asked),
+    )
+
+
+def _require_there(connection: Speaker, frame: Frame, destinations: tuple[Destination, ...]) -> None:
+    """Raises where a listener with `readOnly` would have to make what is read."""
+    for destination in destinations:
+        if browsers.is_browser(frame):
+            browsers.require_one(connection, frame, destination)
+        elif destination.address not in connection.broker.engine.addresses and not destination.is_wild:
+            text = f"address {local(destination.address)!r} does not exist, and who only reads makes none"
+            raise IllegalFrame("no-such-address", text)
 
 
 def _compiled_first(connection: Speaker, frame: Frame, text: str) -> Iterator[None]:
@@ -497,6 +524,8 @@ def unsubscribe(connection: Speaker, frame: Frame) -> Iterator[None]:
     connection.account.is_stale = True
     broker, headers = connection.broker, frame.headers
     durable = _durable_name(frame)
+    if connection.options.read_only and (durable is not None or _is_durable_as_in_rabbitmq(frame)):
+        raise readonly.not_taken("UNSUBSCRIBE with a durable name")
     if durable is not None and streams.drop_named(connection, durable):
         pass
     elif durable is not None:

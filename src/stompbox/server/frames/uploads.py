@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker.queues import expiry
 from stompbox.config.settings import DiskFullPolicy
 from stompbox.errors import Refused, StompboxError
+from stompbox.server import readonly
 from stompbox.server.addressing.routing import require_all
 from stompbox.server.frames import sending
 from stompbox.server.frames.transactions import transaction_of
 from stompbox.server.pressure import Reason
-from stompbox.server.requests.dispatch import only_reads
 from stompbox.server.requests.replies import DESTINATION
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.large import Ending, Opening, Piece
@@ -124,7 +124,7 @@ def _begun(connection: Speaker, frame: Frame) -> Upload | None:
     try:
         connection.session.receive(frame)
         if connection.options.read_only:
-            raise only_reads("SEND")
+            raise readonly.not_taken("SEND")
         _check(connection, frame)
         upload = Upload(connection, frame)
         trouble = connection.broker.engine.trouble

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stompbox.server.addressing.sender import Sender
 from stompbox.server.outgoing import Stream
@@ -21,6 +21,12 @@ class RequestsCore(Core, Protocol):
 
     async def catch_up(self, address: str = "", offset: int = 0) -> None:
         """Returns when this broker has what is there; of an address, what is below the offset. Raises Refused `node-behind`."""
+
+    def has_looked(self, connection: Any, frame: Frame, /) -> bool:
+        """Whether what there was when this frame came is here: on a node that follows, whether `catch_up_for` has returned for it."""
+
+    async def catch_up_for(self, connection: Any, frame: Frame, address: str, offset: int, /) -> None:
+        """Returns as `catch_up` does, for a frame that comes again then."""
 
     def standing(self) -> dict[str, str]:
         """What an answer says of how old it may be: nothing, where it is of now."""

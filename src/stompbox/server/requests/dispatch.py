@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.logs.segments import EACH, HEADER
-from stompbox.errors import IllegalFrame, Refused, StompboxError
+from stompbox.errors import IllegalFrame, StompboxError
+from stompbox.server import readonly
 from stompbox.server.faults import is_through
 from stompbox.server.outgoing import PORTION, Portions
 from stompbox.server.pressure import Reason
@@ -30,8 +31,7 @@ from stompbox.stomp.frames import Frame
 if TYPE_CHECKING:
     from stompbox.server.requests.asker import Asker
 
-# change nothing, and may be asked again
-READING: Final = frozenset(("describe", "fetch", "offset-at", "groups", "schedules"))
+READING: Final = readonly.REQUESTS
 HARMLESS: Final = READING | {"progress"}  # a fault in one of these has changed no message
 STAGE: Final = "stage"  # looks at all that it was given before the engine is told
 LARGE: Final = 1 << 20  # octets of requests, beyond which nothing more is read while one of them waits
@@ -52,14 +52,6 @@ REQUESTS: Final[Mapping[str, Handler]] = MappingProxyType(
         "disable": disable, "enable": enable, "progress": progress, "schedules": schedules, "unschedule": unschedule,
     }
 )  # fmt: skip
-
-
-def only_reads(what: str) -> Refused:
-    """The refusal of what changes something, or takes from a queue, where only logs are read."""
-    allowed = ", ".join(sorted(READING))
-    return Refused(
-        "read-only", f"{what}: this listener has `readOnly`; what it takes are the requests {allowed}"
-    )
 
 
 class Requests:
@@ -141,8 +133,8 @@ async def _serve(connection: Asker, frame: Frame) -> None:
                 "unknown-request",
                 f"request {name[:80]!r} is unknown; there are {', '.join(sorted(REQUESTS))}",
             )
-        if connection.options.read_only and (name not in READING or frame.headers.get("create") == "true"):
-            raise only_reads(f"request {name}")
+        if connection.options.read_only:
+            readonly.require_request(name, frame.headers)
         await broker.catch_up()
         permissions = None
         while permissions is not broker.permissions:

@@ -27,7 +27,7 @@ from stompbox.security import Right, User
 from stompbox.server import notifications
 from stompbox.server.addressing.brokerheaders import AddedHeaders
 from stompbox.server.closings import LEFT, LOST, STOPPED, Why
-from stompbox.server.frames.commands import CHANGE_NOTHING, COMMANDS
+from stompbox.server.frames.commands import CHANGE_NOTHING, obey
 from stompbox.server.frames.speaker import Upload
 from stompbox.server.outgoing import GRACE
 from stompbox.server.session.reading import Reading
@@ -129,11 +129,11 @@ class Connection(Writing):
         except Exception as error:
             self.contain(f"it was looked whether {frame.command} may come", error, frame)
             return
-        self.attempt(COMMANDS[frame.command], frame, frame)
+        self.attempt(obey, frame, frame)
 
     def obey_again(self, frame: Frame) -> None:
         """A frame that had to wait for something, without what was checked before."""
-        self.attempt(COMMANDS[frame.command], frame, frame)
+        self.attempt(obey, frame, frame)
 
     def attempt(
         self, command: Callable[[Connection, E], Iterator[None] | None], event: E, frame: Frame | None
