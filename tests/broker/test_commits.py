@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from stompbox.broker.addresses.unitofwork import LARGE
-from stompbox.broker.commits import PART, Trouble
+from stompbox.broker.commits import MANY, PART, PASSES, Trouble
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting, DiskFullPolicy
@@ -460,3 +460,120 @@ def test_in_trouble_a_transaction_is_aborted_whole() -> None:
     world.engine.trouble = None
     world.commit()
     assert drained(world, "q") == []
+
+
+# Very many addresses
+
+
+def many(world: World, count: int = MANY + 1) -> None:
+    for number in range(count):
+        world.send(f"q{number}", b"x")
+
+
+def test_very_many_addresses_are_gathered_ahead_a_part_in_each_step() -> None:
+    world = World()
+    commits = world.engine.commits
+    many(world, MANY)
+    assert not commits.is_large
+    world.send("one more", b"x")
+    assert commits.is_large
+    left = [len(commits.dirty)]
+    for _ in commits.preparing():
+        left.append(len(commits.dirty))
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= PART
+    assert commits, "and all of it is still to be taken"
+    assert len(world.commit().runs) == MANY + 1
+    assert not commits
+
+
+def test_what_happens_between_two_steps_is_in_the_commit_whole() -> None:
+    """A message goes from an address that is gathered already to one that is not, and another the other way."""
+    world = World()
+    many(world)
+    consumer = world.consumer()
+    for name in ("q0", f"q{MANY}"):
+        world.on_queue(consumer, name)
+    first, last = world.out()
+    steps = world.engine.commits.preparing()
+    while world.queue("q0").address in world.engine.commits.dirty:
+        next(steps)
+    world.ack(consumer, first)
+    world.send(f"q{MANY}", b"moved")
+    world.ack(consumer, last)
+    world.send("q0", b"moved back")
+    for _ in steps:
+        pass
+    commit = world.commit()
+    assert [run.bodies for run in commit.runs[first.queue.address.log.id]] == [[b"x"], [b"moved back"]]
+    assert drained(world, "q0") == [b"moved back"]
+    assert drained(world, f"q{MANY}") == [b"moved"]
+
+
+def test_what_was_gathered_ahead_and_is_refused_goes_in_with_the_next_commit() -> None:
+    world = World()
+    many(world)
+    answered(world, "q0", b"refused")
+    for _ in world.engine.commits.preparing():
+        world.send("q0", b"more")
+    refuse(world)
+    world.commit()
+    kept = drained(world, "q0")
+    assert kept[0] == b"x"
+    assert set(kept[1:]) == {b"more"}
+    assert drained(world, f"q{MANY}") == [b"x"]
+
+
+def test_addresses_that_go_after_they_were_gathered_are_in_no_commit() -> None:
+    world = World()
+    many(world)
+    for _ in world.engine.commits.preparing():
+        pass
+    world.engine.drop_queue(world.queue("q0"))
+    world.engine.drop_address(world.address("q0"))
+    commit = world.commit()
+    assert len(commit.runs) == len(commit.logs) == MANY
+    assert not commit.dropped_logs
+
+
+def test_acknowledgements_are_gathered_ahead_once_the_messages_are() -> None:
+    world = World()
+    many(world)
+    world.commit()
+    for number in range(MANY + 1):
+        consumer = world.on_queue(world.consumer(), f"q{number}")
+        for got in world.out():
+            world.ack(consumer, got)
+    left = [len(world.engine.commits.acked)]
+    for _ in world.engine.commits.preparing():
+        left.append(len(world.engine.commits.acked))
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= PART
+    assert len(world.commit().acknowledged) == MANY + 1
+    assert drained(world, "q0") == []
+
+
+def test_those_who_always_have_news_do_not_put_the_commit_off_for_ever() -> None:
+    world = World()
+    many(world)
+    for count, _ in enumerate(world.engine.commits.preparing()):
+        many(world)
+        assert count < PASSES * (MANY // PART + 2)
+    assert len(world.commit().runs) == MANY + 1
+
+
+def test_a_commit_of_very_many_addresses_lands_in_steps() -> None:
+    world = World()
+    many(world)
+    commits = world.engine.commits
+    world.store.apply(world.engine.take_commit())
+    assert commits.is_landing_long
+    addresses = [world.address(f"q{number}") for number in range(MANY + 1)]
+    left = [len(addresses)]
+    for _ in commits.landing():
+        left.append(sum(not address.log.committed for address in addresses))
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= PART
+    world.engine.committed()
+    assert not commits.is_landing_long
+    assert world.engine.unsaved == 0

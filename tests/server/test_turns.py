@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from stompbox.broker import commits
+from stompbox.message import ANYCAST
 from stompbox.server.requests.replies import in_turns
 from stompbox.server.transport.tcp import Socket
 from stompbox.server.turns import SHARES
 from stompbox.store.base import Commit
+from tests.broker.world import run_of
 from tests.server.turning import LOOKS, Client, Recorded, World, loaded
 
 Said = tuple[str, Mapping[str, str]]
@@ -363,3 +366,25 @@ def test_a_stranger_who_says_too_much_is_told_so_however_many_turns_it_takes() -
     assert b"\ncode:too-much-before-login\n" in wire.written
     normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
     assert normal.confirmed() == ["now"]
+
+
+@pytest.mark.parametrize("is_consumed", [False, True])
+def test_a_commit_with_news_of_very_many_addresses_is_gathered_and_lands_in_turns(is_consumed: bool) -> None:
+    world = World(is_durable=True)
+    normal, broker, count = world.client(), world.broker, 3 * commits.MANY
+    world.until_stored()
+    for number in range(count):
+        address = broker.engine.address(f"q{number}", ANYCAST)
+        queue = broker.engine.exact_queue(address, "", ANYCAST)
+        broker.engine.publish(address, run_of(address.name, b"x"))
+        if is_consumed:
+            queue.drop(queue.backlog.pop_oldest(1), "expired")
+    normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
+    assert normal.confirmed() == ["now"]
+    assert len(broker.engine.commits.dirty) == count
+    with world.steps() as steps:
+        world.until_stored()
+    assert not broker.engine.commits.is_large
+    assert steps.longest < 60 * commits.PART, "lines of Python: some for each address of one part"
+    assert all(address.log.committed == 1 for address in broker.engine.addresses.values())
+    assert len(broker.committer.store.recover().logs) == (0 if is_consumed else count)

@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from time import monotonic
 from types import FrameType
 from typing import Any, TypeVar, cast
 
@@ -22,6 +23,7 @@ from tests.crash import calls
 
 T = TypeVar("T")
 
+WITHIN = 20.0  # seconds for what another thread does
 LOOKS = 10  # at the clock in one turn: each step is followed by one
 PADDING = b"\n" * 1100  # makes a read large enough for the clock to be looked at
 
@@ -118,14 +120,14 @@ class Recorded(calls.Wire):
 
 
 class World:
-    """`url`: options of the listener."""
+    """`url`: options of the listener. `is_durable`: what is stored is in memory, and as if it were on a disk."""
 
-    def __init__(self, options: str = "", **settings: Any) -> None:
+    def __init__(self, options: str = "", *, is_durable: bool = False, **settings: Any) -> None:
         listener = ListenerTable(url=f"tcp://127.0.0.1:0{options}")
         self.settings = Configuration(memory=True, listeners=(listener,), **settings)
         self.loop = Loop()
         self.broker = Broker(
-            self.settings, MemoryStore(), cast(asyncio.AbstractEventLoop, self.loop), is_durable=False
+            self.settings, MemoryStore(), cast(asyncio.AbstractEventLoop, self.loop), is_durable=is_durable
         )
         budget = self.settings.max_turn_time / 1000
         self.broker.turns = Turns(self.broker, self.settings, Clock(budget / LOOKS))
@@ -162,6 +164,15 @@ class World:
                 return count
             self.turn()
         raise AssertionError(f"there is work left after {most} turns")
+
+    def until_stored(self) -> None:
+        """Turns until all that was done is in the store."""
+        deadline = monotonic() + WITHIN
+        while self.broker.is_unsaved or self.broker.turns.waiting:
+            assert monotonic() < deadline, self.broker
+            self.broker.turns.clock()  # waiting is no step
+            self.broker.try_commit()  # as the timer would
+            self.turn()
 
     def driven(self, work: Coroutine[Any, Any, T]) -> T:
         """What a coroutine returns that gives way, in as many turns as that takes."""

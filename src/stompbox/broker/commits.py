@@ -22,8 +22,8 @@ somebody else has sent a duplicate meanwhile: that one's RECEIPT will say that i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from stompbox.broker.addresses import contracts, fanout, lifetimes
 from stompbox.broker.addresses.contracts import address_of
@@ -31,6 +31,7 @@ from stompbox.broker.addresses.unitofwork import Restore, UnitOfWork
 from stompbox.broker.logs.log import UNUSED
 from stompbox.broker.queues import paging
 from stompbox.broker.queues.consumer import taken_off
+from stompbox.broker.work import MESSAGE
 from stompbox.ranges import Ranges
 from stompbox.store.base import Commit, Delivered
 
@@ -47,7 +48,16 @@ if TYPE_CHECKING:
 """What puts back what made room for something, given all that is withdrawn."""
 
 
-PART: Final = 500  # messages of a large unit that are let go in one step
+PART: Final = (
+    500  # messages of a large unit that are let go in one step; addresses and queues that are gathered in one
+)
+MANY: Final = (
+    1000  # addresses and queues with news, beyond which they are gathered in steps before the commit is taken
+)
+GOING: Final = 5 * MESSAGE  # steps (work.py) that it takes to let a queue go
+PASSES: Final = 8  # as often at most: others may have as much news again meanwhile
+
+T = TypeVar("T")
 
 
 class Engine(contracts.Engine, Protocol):
@@ -80,9 +90,13 @@ class Commits:
         self.is_awaited = False  # the next one is waited for
         self._next = Commit()
         self._taken: Commit | None = None  # that the disk works on
-        # of the commit that the disk works on: each log's next offset then
-        self._offsets: dict[Log, int] = {}
-        self._addresses: list[Address] = []  # and whose logs are in it
+        self._gathered: dict[
+            Address, int
+        ] = {}  # whose logs are in the next commit already: their next offsets then
+        self._told: dict[Duplicates, None] = {}  # and whose values are
+        self._is_firm = False  # something in it must outlive a loss of power
+        # of the commit that the disk works on: whose logs are in it, and their next offsets then
+        self._addresses: dict[Address, int] = {}
         self._caches: dict[Duplicates, None] = {}  # whose values are in it
         self._units: list[UnitOfWork] = []  # and what of it somebody waits for
         # the unit that was ended last, where it needs the disk; until the next commit
@@ -179,6 +193,7 @@ class Commits:
     def put_cursor(self, queue: Queue) -> None:
         """Puts a cursor that is elsewhere now into the next commit; what it had acknowledged counts no more."""
         self.acked.pop(queue, None)
+        self._next.acknowledged.pop(queue.id, None)
         self.add_cursor(queue)
 
     def drop_cursor(self, queue: Queue) -> None:
@@ -225,14 +240,80 @@ class Commits:
         taken = self._taken
         return (kind, key) in self._next.entries or (taken is not None and (kind, key) in taken.entries)
 
-    def _gather(self) -> Commit:
-        for queue in list(self.acked):
-            if not queue.bindings:  # its last message may have gone without a consumer
-                lifetimes.queue_left(self.engine, queue)
-        for cache in list(self.news):
+    @property
+    def is_large(self) -> bool:
+        """Whether the next commit has more to say than is gathered in one go."""
+        return len(self.dirty) + len(self.acked) + len(self.delivered) + len(self.news) > MANY
+
+    def preparing(self) -> Iterator[None]:
+        """Gathers most of the next commit ahead, in steps, while the disk has none. What changes after it was gathered is gathered once
+        more, so the commit says what is so when it is taken, and nothing of it is older than the rest."""
+        for _ in range(PASSES):
+            yield from self._prepare_once()
+            if not self.is_large:
+                return
+
+    def _prepare_once(self) -> Iterator[None]:
+        self._leave()
+        yield
+        for queues in _parts(list(self.acked)):
+            for queue in queues:
+                if queue in self.acked:
+                    self.dirty[address_of(queue)] = None
+            yield
+        for caches in _parts(list(self.news)):
+            for cache in caches:
+                self._tell(cache)
+            yield
+        for addresses in _parts(list(self.dirty)):
+            for address in addresses:
+                if address in self.dirty:
+                    del self.dirty[address]
+                    self._give(self._next, address)
+            yield
+        for queues in _parts(list(self.acked)):
+            for queue in queues:  # where the log has news again the cursor waits for them
+                if queue in self.acked and queue.address not in cast("dict[Any, None]", self.dirty):
+                    del self.acked[queue]
+                    self._acknowledge(self._next, queue)
+            yield
+        for queues in _parts(list(self.delivered)):
+            for queue in queues:
+                self._count(self._next, queue, self.delivered.pop(queue, []))
+            yield
+
+    def _leave(self) -> None:
+        """The last message of a queue may have gone without a consumer."""
+        left = [queue for queue in self.acked if not queue.bindings]
+        if left:
+            self.engine.later.take(("left", id(left)), _leaving(self.engine, left))
+
+    def _tell(self, cache: Duplicates) -> None:
+        if self.news.pop(cache, self) is None:
             cache.tell()
-        self._caches |= self.news
-        self.news = {}
+            self._told[cache] = None
+
+    def _give(self, commit: Commit, address: Address) -> None:
+        log = address.log
+        log.give(commit, self.engine.now, is_again=address in self._gathered)
+        self._gathered[address] = log.next
+        self._is_firm = self._is_firm or not all(run.is_loose for run in commit.runs.get(log.id, ()))
+
+    def _acknowledge(self, commit: Commit, queue: Queue) -> None:
+        log = queue.address.log
+        ranges = queue.cursor.news(log.stored)
+        if ranges:
+            commit.acknowledged[queue.id] = commit.acknowledged.get(queue.id, []) + ranges
+            self._is_firm = self._is_firm or any(first < log.firm for first, _ in ranges)
+
+    def _count(self, commit: Commit, queue: Queue, told: list[Delivered]) -> None:
+        if told:
+            commit.delivered[queue.id] = commit.delivered.get(queue.id, []) + told
+
+    def _gather(self) -> Commit:
+        self._leave()
+        for cache in list(self.news):
+            self._tell(cache)
         commit, self._next = self._next, Commit()
         self.engine.bodies.give(commit)
         acked, self.acked = self.acked, {}
@@ -240,42 +321,56 @@ class Commits:
         for queue in acked:
             dirty[queue.address] = None
         for queue, told in self.delivered.items():
-            commit.delivered[queue.id] = commit.delivered.get(queue.id, []) + told
-        self.delivered = {}
-        dirty, self.dirty = self.dirty, {}
-        self._offsets = {}
-        self._addresses = list(dirty)
-        self._units, self.units, self.last = self.units, [], None
+            self._count(commit, queue, told)
+        dirty, self.dirty, self.delivered = self.dirty, {}, {}
         for address in dirty:
-            address.log.give(commit, self.engine.now)
-            self._offsets[address.log] = address.log.next
+            self._give(commit, address)
         for queue in acked:
-            ranges = queue.cursor.news(queue.address.log.stored)
-            if ranges:
-                commit.acknowledged[queue.id] = ranges
-        commit.is_loose = is_loose(commit, acked)
+            self._acknowledge(commit, queue)
+        commit.is_loose = not self._is_firm and is_loose(commit)
+        self._is_firm = False
+        self._addresses, self._gathered = self._gathered, {}
+        self._caches, self._told = self._caches | self._told, {}
+        self._units, self.units, self.last = self.units, [], None
         return commit
 
     def landed(self) -> None:
         """The commit that was taken last is durable."""
+        for _ in self.landing():
+            pass
+
+    @property
+    def is_landing_long(self) -> bool:
+        """Whether the commit that the disk works on is one that takes long to land."""
+        return len(self._addresses) + len(self._caches) + len(self._units) > MANY
+
+    def landing(self) -> Iterator[None]:
+        """As `landed` does, in steps. No commit may be taken before all are done; nothing is left to do for `landed` then."""
         self._is_whole, self._taken = False, None
         self.engine.bodies.landed()
-        for log, next in self._offsets.items():
-            log.landed(next)
-        for cache in self._caches:
-            cache.landed()
-        self._caches = {}
-        for unit in self._units:
-            unit.settle()
-            if unit.is_large:
-                self.engine.later.take(unit, _letting_go(self.engine, unit))
-        for address in self._addresses:
-            if self.engine.logs.get(address.log.id) is address:
-                if address.streams:
-                    fanout.show(address)
-                if address.log.retention is not None:
-                    self._let_go(address)
-        self._offsets, self._addresses, self._units = {}, [], []
+        for offsets in _parts(list(self._addresses.items())):
+            for address, next in offsets:
+                address.log.landed(next)
+            yield
+        for caches in _parts(list(self._caches)):
+            for cache in caches:
+                cache.landed()
+            yield
+        for units in _parts(self._units):
+            for unit in units:
+                unit.settle()
+                if unit.is_large:
+                    self.engine.later.take(unit, _letting_go(self.engine, unit))
+            yield
+        for addresses in _parts(list(self._addresses)):
+            for address in addresses:
+                if self.engine.logs.get(address.log.id) is address:
+                    if address.streams:
+                        fanout.show(address)
+                    if address.log.retention is not None:
+                        self._let_go(address)
+            yield
+        self._addresses, self._caches, self._units = {}, {}, []
         self._is_whole = True
 
     def _let_go(self, address: Address) -> None:
@@ -311,7 +406,7 @@ class Commits:
                 self.dirty[address] = None
         refused = [unit for unit in self._units if unit.is_refusable and not unit.is_shared]
         self.units[:0] = [unit for unit in self._units if unit.is_shared or not unit.is_refusable]
-        self._offsets, self._addresses, self._units = {}, [], []
+        self._addresses, self._units = {}, []
         withdraw(self.engine, refused)
         self._is_whole = True
 
@@ -327,21 +422,27 @@ def _letting_go(engine: Engine, unit: UnitOfWork) -> Iterator[None]:
             yield
 
 
-def is_loose(commit: Commit, acked: Iterable[Queue]) -> bool:
-    """Whether nothing in it need outlive a loss of power: messages that are in the log for want of memory, what these queues have
-    acknowledged of such, what goes, and pieces of bodies whose message is not there yet (it will be in a commit after them)."""
+def _leaving(engine: Engine, queues: list[Queue]) -> Iterator[None]:
+    """Lets queues go where nobody needs them, one in each step."""
+    for queue in queues:
+        lifetimes.queue_left(engine, queue)
+        engine.work.spend(GOING)
+        yield
+
+
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for at in range(0, len(items), PART):
+        yield items[at : at + PART]
+
+
+def is_loose(commit: Commit) -> bool:
+    """Whether nothing in it need outlive a loss of power, if its runs and what queues have acknowledged need not: messages that are in the
+    log for want of memory, acknowledgements of such, what goes, and pieces of bodies whose message is not there yet (it will be in a
+    commit after them)."""
     catalogue = (
         commit.logs or commit.cursors or commit.dropped_cursors or commit.entries or commit.dropped_logs
     )
-    if catalogue or commit.next_offsets or commit.delivered:
-        return False
-    if not all(run.is_loose for runs in commit.runs.values() for run in runs):
-        return False
-    return all(
-        first >= queue.address.log.firm
-        for queue in acked
-        for first, _ in commit.acknowledged.get(queue.id, ())
-    )
+    return not (catalogue or commit.next_offsets or commit.delivered)
 
 
 class Trouble(NamedTuple):

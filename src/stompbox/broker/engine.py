@@ -81,6 +81,7 @@ class Engine(Catalogue):
         self.page_size = page_size
         self.now = 0
         self.unsaved = 0  # octets of memory on their way to the store, about
+        self._taken_octets = 0  # that were so when the last commit was taken
         self.counters: Counter[str] = Counter()  # what happened to messages, for the metrics
         # what the log is to say of messages that were dropped, or are dead letters
         self.undelivered = Undelivered()
@@ -403,12 +404,16 @@ class Engine(Catalogue):
 
     def take_commit(self) -> Commit:
         """The commit with all that changed since the last one. Answer with `committed` or `commit_failed` before taking the next."""
+        self._taken_octets = self.unsaved
         return self.commits.take()
 
     def committed(self) -> None:
         """The commit that was taken last is durable."""
         self.commits.landed()
-        self._count_unsaved()
+        if self.commits.is_large:  # too many to be counted in one go
+            self.unsaved = max(0, self.unsaved - self._taken_octets)
+        else:
+            self._count_unsaved()
 
     def _count_unsaved(self) -> None:
         self.unsaved = (

@@ -120,6 +120,7 @@ class Broker(Clients):
     is_view = False  # of a node that follows: it answers, and changes nothing (cluster/view.py)
     _ending: asyncio.Task[None] | None = None  # once it was told to stop
     _served = 0  # connections that waited for the last commit
+    _is_preparing = False  # the next commit is gathered in steps
 
     def __init__(
         self,
@@ -394,6 +395,24 @@ class Broker(Clients):
         if self.has_failed or self.engine.commits.is_held:
             # by half of a transaction: when it is whole it is time again
             return
+        if self._is_preparing:
+            return
+        if self.engine.commits.is_large and not self.is_stopping:
+            self._is_preparing = True
+            self.turns.run(self.engine.commits.preparing(), self._prepared)
+        else:
+            self._take_commit()
+
+    def _prepared(self) -> None:
+        self._is_preparing = False
+        if self.has_failed:
+            return
+        if not self.engine.commits.is_held:
+            self._take_commit()
+        elif self.disk.is_waiting:  # nothing else tries it
+            self.loop.call_later(AGAIN, self.try_commit)
+
+    def _take_commit(self) -> None:
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
@@ -405,17 +424,31 @@ class Broker(Clients):
         sequence, self.sequence = self.sequence, self.sequence + 1
         if commit or is_probe:
             self.committer.submit(commit or self.disk.probe())
-        else:  # all of it was consumed already
-            self.engine.committed()
-            self._release(sequence)
-            self.flush_soon()
+        elif self.engine.commits.is_landing_long and not self.is_stopping:
+            self.committer.is_busy = True
+            self.turns.run(self.engine.commits.landing(), partial(self._consumed, sequence))
+        else:
+            self._consumed(sequence)
+
+    def _consumed(self, sequence: int) -> None:
+        """The commit has nothing to say: all of it was consumed already."""
+        self.committer.is_busy = False
+        self.engine.committed()
+        self._release(sequence)
+        self.flush_soon()
 
     def _committed(self, commit: Commit, error: StoreError | None) -> None:
         """The committer has an answer: the one way by which anything that needs the disk is confirmed."""
         if self.has_failed:
             return
-        self.committer.is_busy = False
         self.set_time()
+        if error is None and self.engine.commits.is_landing_long and not self.is_stopping:
+            self.turns.run(self.engine.commits.landing(), partial(self._conclude, commit, None))
+        else:
+            self._conclude(commit, error)
+
+    def _conclude(self, commit: Commit, error: StoreError | None) -> None:
+        self.committer.is_busy = False
         if error is None:
             self.engine.committed()
             self.disk.worked()

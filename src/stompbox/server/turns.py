@@ -12,6 +12,7 @@
 | connections that are lost, sockets whose peers have ended     | a connection                | all of them, as one          |
 | a connection that ends (connection.py)                        | some of what it had         | the rest of it               |
 | messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
+| a commit with news of very many addresses, before and after it | some of them               | the rest of it               |
 | RECEIPTs that a commit has let out (releasing.py)             | a connection                | the others                   |
 | requests, lists and metrics, which are coroutines (in_turns)  | an item                     | `give_way`                   |
 

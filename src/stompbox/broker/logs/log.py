@@ -118,19 +118,25 @@ class Log:
         low = min(self.low_water(), max(0, self.next - self.keeps))
         return low if self.retention is None else self.retention.look(low, now)
 
-    def give(self, commit: Commit, now: int = 0) -> None:
-        """Puts what is new into a commit: runs that somebody still needs, the next offset, what may be deleted. `now`: for retention."""
+    def give(self, commit: Commit, now: int = 0, *, is_again: bool = False) -> None:
+        """Puts what is new into a commit: runs that somebody still needs, the next offset, what may be deleted. `now`: for retention.
+        `is_again`: this commit was given something before."""
         low = self.kept_from(now)
         runs = self.pending
         if low and runs and runs[0].first < low:
             runs = [run for run in self.pending if run.stop > low]
             for run in self.pending:
                 run.is_logged = run.stop > low
-        self.flying, self.pending = self.pending, []
-        self._before = (self.stored, self.reserved, self.trimmed)
+        if is_again:
+            self.flying = sorted(self.flying + self.pending, key=_FIRST)
+        else:
+            self.flying = self.pending
+            self._before = (self.stored, self.reserved, self.trimmed)
+        self.pending = []
         if runs:
             self._tell(commit)
-            commit.runs[self.id] = runs
+            given = commit.runs.get(self.id) if is_again else None
+            commit.runs[self.id] = runs if given is None else sorted(given + runs, key=_FIRST)
             self.stored = max(self.stored, runs[-1].stop)
             self.firm = max(self.firm, next((run.stop for run in reversed(runs) if not run.is_loose), 0))
             self.reserved = max(self.reserved, self.firm)
