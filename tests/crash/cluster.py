@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import random
-import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -36,11 +36,10 @@ from tests.commitlog.nodes import content
 from tests.commitlog.proxy import Proxy
 from tests.crash.chatter import Chatter
 from tests.crash.logservers import ENGINES, LogServers, serving
+from tests.crash.strikes import FAULTS, LOG_FAULTS, READY_WITHIN, TAKEOVER, epochs_of, pause, strike
 
 SECRET = "of-all-nodes-of-the-drill"
-TAKEOVER = 1500  # ms
-READY_WITHIN = 30.0
-PAUSED = 1.0  # seconds for which what is not persistent may stand still while the log is away
+JUMPING = str(Path(__file__).with_name("jumping.py"))
 QUEUES = ("drill/a", "drill/b")
 
 
@@ -57,6 +56,7 @@ class NodeProcess:
         self.more = ""  # keys of [cluster], and what follows it
         self.takeover = TAKEOVER  # ms
         self.reading = ""  # where logs are read, if it is to have such a listener
+        self.may_jump = False  # its clock
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -76,8 +76,9 @@ class NodeProcess:
         )
         (self.folder / "stompbox.toml").write_text(toml)
         with (self.folder / "log").open("ab") as stderr:
+            program = [JUMPING, str(self.clock)] if self.may_jump else ["-m", "stompbox"]
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "stompbox", "serve", "--config", str(self.folder / "stompbox.toml")],
+                [sys.executable, *program, "serve", "--config", str(self.folder / "stompbox.toml")],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, cwd=self.folder,
             )  # fmt: skip
         assert self.process.stdout is not None
@@ -94,6 +95,22 @@ class NodeProcess:
             elif word == "ready":
                 return
         raise AssertionError(f"node {self.name} has ended: {self.said()}")
+
+    @property
+    def clock(self) -> Path:
+        """Where it reads by how many seconds its clock differs."""
+        return self.folder / "clock"
+
+    def jump(self, seconds: float) -> None:
+        """Its clock shows so much more than that of the machine from now on, until it ends."""
+        assert self.may_jump
+        self.clock.write_text(str(seconds))
+        self.signal(signal.SIGUSR1)
+
+    def limit_files(self, most: int) -> None:
+        """No file of it may grow beyond so many octets, as on a disk that is full."""
+        assert self.process is not None
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
     def said(self) -> str:
         return (self.folder / "log").read_text(errors="replace")
@@ -189,12 +206,6 @@ class Cluster:
             proxy.close()
 
 
-async def pause(seconds: float) -> None:
-    """The load goes on, and so do the nodes: nothing is waited for but time."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.get_running_loop().create_future(), seconds)
-
-
 @dataclass
 class Book:
     """What clients know: the ground truth of the audit."""
@@ -288,79 +299,6 @@ class Load:
                 book.acknowledged.add(name)
 
 
-AWAY = ("stop logs 5", "kill logs 5")  # of a log's servers, all for so many seconds
-LOG_FAULTS = {
-    "nats": ("kill log", *AWAY),  # one of three, or the standby
-    "cut": ("cut leader", "cut follower", *AWAY),  # each node reaches it by a network of its own
-    "postgres": AWAY,
-    "standby": ("kill log", *AWAY),
-}
-FAULTS = (
-    "kill leader", "kill follower", "stop leader", "stop follower", "restart leader", "promote follower",
-)  # fmt: skip
-
-
-async def strike(cluster: Cluster, fault: str, book: Book, chance: random.Random) -> None:
-    """One fault, and what it takes until all nodes are there again."""
-    leader = await cluster.until_led()
-    followers = [node for node in cluster.nodes if node is not leader]
-    node = leader if "leader" in fault else chance.choice(followers)
-    book.faults[fault] += 1
-    if fault.startswith(("stop logs", "kill logs")):
-        await without_log(cluster, fault, leader, book)
-    elif fault == "kill log":
-        assert cluster.log is not None
-        cluster.log.kill_one(chance.randrange(3))
-        await pause(TAKEOVER / 1000)
-        await asyncio.to_thread(cluster.log.start)
-    elif fault.startswith("kill"):
-        node.signal(signal.SIGKILL)
-        await cluster.until_led()
-        await asyncio.to_thread(node.start)
-    elif fault.startswith("promote"):
-        done = await asyncio.to_thread(leader.command, "promote", node.name)
-        assert f"node {node.name} is to lead" in done, done
-    elif fault.startswith("cut"):
-        proxy = cluster.networks[node.name]
-        proxy.is_refusing = True
-        proxy.cut()
-        await pause(TAKEOVER / 1000 * 2)
-        proxy.is_refusing = False
-    elif fault.startswith("stop"):
-        node.signal(signal.SIGSTOP)
-        await pause(TAKEOVER / 1000 * 2)
-        node.signal(signal.SIGCONT)
-    else:
-        await asyncio.to_thread(node.end)
-        await cluster.until_led()
-        await asyncio.to_thread(node.start)
-    await cluster.until_led()
-    await cluster.until_ready()
-
-
-async def without_log(cluster: Cluster, fault: str, leader: NodeProcess, book: Book) -> None:
-    """The log is away for all nodes, for as long as the fault says: the leader stays, and what is not persistent goes on."""
-    seconds, begun, epochs = float(fault.rsplit(maxsplit=1)[-1]), time.monotonic(), _epochs(cluster)
-    log = cluster.log
-    assert log is not None
-    await asyncio.to_thread(log.stop if fault.startswith("stop") else log.kill)
-    await pause(seconds)
-    paused = book.chatter.longest(begun) if book.chatter is not None else 0.0
-    await asyncio.to_thread(log.go_on if fault.startswith("stop") else log.start)
-    await cluster.until_led()
-    book.pauses.append(paused)
-    if paused > PAUSED:
-        book.found.append(f"{fault}: nothing that is not persistent came for {paused:.1f} s")
-    if (led := _epochs(cluster)) != epochs:
-        book.found.append(f"{fault}: the lead has moved, from {leader.name}: {epochs} to {led}")
-
-
-def _epochs(cluster: Cluster) -> list[int]:
-    return sorted(
-        int(epoch) for node in cluster.nodes for epoch in re.findall(r"leads epoch (\d+),", node.said())
-    )
-
-
 async def drill(
     cluster: Cluster,
     book: Book,
@@ -408,7 +346,7 @@ def findings(cluster: Cluster, book: Book) -> list[str]:
     if halves:
         found.append(f"half of a transaction: {halves[:10]}")
     found += _disorder(positions)
-    epochs = Counter(_epochs(cluster))
+    epochs = Counter(epochs_of(cluster))
     if twice := [epoch for epoch, count in epochs.items() if count > 1]:
         found.append(f"led by two: epochs {twice}")
     return found + _differences(cluster)
@@ -468,6 +406,8 @@ def main() -> None:
         stack.callback(cluster.close)
         codes = [1]
         try:
+            for node in cluster.nodes:
+                node.may_jump = True
             cluster.start()
             asyncio.run(drill(cluster, book, faults, between=chosen.between, seed=chosen.seed))
         finally:

@@ -18,12 +18,15 @@ from tests.crash.logservers import serving
 SHORT = (
     ("kill leader", "kill follower"),
     ("stop leader", "restart leader", "promote follower"),
+    ("full follower", "clock leader", "clock follower", "kill leader"),
 )
 
 
 @pytest.mark.parametrize("faults", SHORT, ids=", ".join)
 def test_nothing_that_was_confirmed_is_lost(tmp_path: Path, faults: tuple[str, ...]) -> None:
     cluster, book = Cluster(tmp_path, f"disk://{tmp_path}/log"), Book()
+    for node in cluster.nodes:
+        node.may_jump = True
     try:
         cluster.start()
         asyncio.run(drill(cluster, book, list(faults), between=1.0, senders=2))

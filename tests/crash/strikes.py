@@ -1,0 +1,168 @@
+"""The faults of a cluster's drill: what is done to nodes and to their log under load, and what must not come of it meanwhile.
+
+kill, stop, restart    a node's process, or servers of the log
+cut                    a node's network to the log
+promote                an operator hands the lead over
+full                   no file of a follower may grow: its disk is full
+clock                  a node's wall clock jumps by an hour, ahead or back
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import resource
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.crash.cluster import Book, Cluster, NodeProcess
+
+TAKEOVER = 1500  # ms
+READY_WITHIN = 30.0
+PAUSED = 1.0  # seconds for which what is not persistent may stand still while the log is away
+FULL = 40_000  # octets that a file has where the disk is full: less than a store's, more than a node says on stderr
+REFUSED = ("disk-full", "io-error")  # what a node calls that
+APART = 3600.0  # seconds by which a clock jumps
+AWAY = ("stop logs 5", "kill logs 5")  # of a log's servers, all for so many seconds
+LOG_FAULTS = {
+    "nats": ("kill log", *AWAY),  # one of three, or the standby
+    "cut": ("cut leader", "cut follower", *AWAY),  # each node reaches it by a network of its own
+    "postgres": AWAY,
+    "standby": ("kill log", *AWAY),
+}
+FAULTS = (
+    "kill leader", "kill follower", "stop leader", "stop follower", "restart leader", "promote follower",
+    "full follower", "clock leader", "clock follower",
+)  # fmt: skip
+
+
+async def strike(cluster: Cluster, fault: str, book: Book, chance: random.Random) -> None:
+    """One fault, and what it takes until all nodes are there again."""
+    leader = await cluster.until_led()
+    followers = [node for node in cluster.nodes if node is not leader]
+    node = leader if "leader" in fault else chance.choice(followers)
+    book.faults[fault] += 1
+    if fault.startswith(("stop logs", "kill logs")):
+        await without_log(cluster, fault, leader, book)
+    elif fault == "kill log":
+        assert cluster.log is not None
+        cluster.log.kill_one(chance.randrange(3))
+        await pause(TAKEOVER / 1000)
+        await asyncio.to_thread(cluster.log.start)
+    elif fault.startswith("full"):
+        await full(cluster, node, book)
+    elif fault.startswith("clock"):
+        await apart(cluster, node, chance.choice((-APART, APART)), book)
+    elif fault.startswith("kill"):
+        node.signal(signal.SIGKILL)
+        await cluster.until_led()
+        await asyncio.to_thread(node.start)
+    elif fault.startswith("promote"):
+        done = await asyncio.to_thread(leader.command, "promote", node.name)
+        assert f"node {node.name} is to lead" in done, done
+    elif fault.startswith("cut"):
+        proxy = cluster.networks[node.name]
+        proxy.is_refusing = True
+        proxy.cut()
+        await pause(TAKEOVER / 1000 * 2)
+        proxy.is_refusing = False
+    elif fault.startswith("stop"):
+        node.signal(signal.SIGSTOP)
+        await pause(TAKEOVER / 1000 * 2)
+        node.signal(signal.SIGCONT)
+    else:
+        await asyncio.to_thread(node.end)
+        await cluster.until_led()
+        await asyncio.to_thread(node.start)
+    await cluster.until_led()
+    await cluster.until_ready()
+
+
+async def without_log(cluster: Cluster, fault: str, leader: NodeProcess, book: Book) -> None:
+    """The log is away for all nodes, for as long as the fault says: the leader stays, and what is not persistent goes on."""
+    seconds, begun, epochs = float(fault.rsplit(maxsplit=1)[-1]), time.monotonic(), epochs_of(cluster)
+    log = cluster.log
+    assert log is not None
+    await asyncio.to_thread(log.stop if fault.startswith("stop") else log.kill)
+    await pause(seconds)
+    paused = book.chatter.longest(begun) if book.chatter is not None else 0.0
+    await asyncio.to_thread(log.go_on if fault.startswith("stop") else log.start)
+    await cluster.until_led()
+    book.pauses.append(paused)
+    if paused > PAUSED:
+        book.found.append(f"{fault}: nothing that is not persistent came for {paused:.1f} s")
+    if (led := epochs_of(cluster)) != epochs:
+        book.found.append(f"{fault}: the lead has moved, from {leader.name}: {epochs} to {led}")
+
+
+async def full(cluster: Cluster, node: NodeProcess, book: Book) -> None:
+    """The disk of a follower is full: it says so and stays behind, the others go on without it, and it reads on when there is room."""
+    epochs, confirmed = epochs_of(cluster), len(book.confirmed)
+    node.limit_files(FULL)
+    said = await until(lambda: _trouble_of(node) in REFUSED)
+    await pause(TAKEOVER / 1000 * 2)
+    if not said:
+        book.found.append(f"full follower: node {node.name} does not say that its disk is full")
+    elif _trouble_of(node) not in REFUSED:
+        book.found.append(f"full follower: node {node.name} has applied what it had no room for")
+    if len(book.confirmed) == confirmed:
+        book.found.append(f"full follower: nothing was confirmed while the disk of {node.name} was full")
+    if (led := epochs_of(cluster)) != epochs:
+        book.found.append(f"full follower: the lead has moved: {epochs} to {led}")
+    node.limit_files(resource.RLIM_INFINITY)
+    if not await until(lambda: not _trouble_of(node)):
+        book.found.append(f"full follower: node {node.name} does not go on, although there is room")
+
+
+async def apart(cluster: Cluster, node: NodeProcess, seconds: float, book: Book) -> None:
+    """The clock of a node jumps, and stays so until it ends: clocks decide nothing of who leads."""
+    epochs, confirmed = epochs_of(cluster), len(book.confirmed)
+    await asyncio.to_thread(node.jump, seconds)
+    if not await until(lambda: abs(_clock_of(node) - time.time() - seconds) < APART / 2):
+        book.found.append(f"clock of {node.name} by {seconds:g} s: the node does not show it")
+    await pause(TAKEOVER / 1000 * 2)
+    if (led := epochs_of(cluster)) != epochs:
+        book.found.append(f"clock of {node.name} by {seconds:g} s: the lead has moved: {epochs} to {led}")
+    if len(book.confirmed) == confirmed:
+        book.found.append(f"clock of {node.name} by {seconds:g} s: nothing was confirmed since")
+
+
+async def until(is_so: Callable[[], bool], within: float = READY_WITHIN) -> bool:
+    """Whether it comes to be so in time; it is asked in a thread."""
+    deadline = time.monotonic() + within
+    while not await asyncio.to_thread(is_so):
+        if time.monotonic() > deadline:
+            return False
+        await pause(0.05)
+    return True
+
+
+def _clock_of(node: NodeProcess) -> float:
+    """What a node takes for the time, seconds; 0.0: it does not answer."""
+    found = node.asked("/api/v1/status")
+    return 0.0 if found is None else (found["started"] + found["uptime"]) / 1000
+
+
+def _trouble_of(node: NodeProcess) -> str:
+    """What a node says that keeps it from applying what is in the log; empty: nothing does."""
+    found = node.asked("/api/v1/cluster")
+    members = [] if found is None else found["members"]
+    return next((str(one["trouble"]) for one in members if one["node"] == node.name), "")
+
+
+def epochs_of(cluster: Cluster) -> list[int]:
+    """The epochs that nodes say they lead, each as often as one says so."""
+    return sorted(
+        int(epoch) for node in cluster.nodes for epoch in re.findall(r"leads epoch (\d+),", node.said())
+    )
+
+
+async def pause(seconds: float) -> None:
+    """The load goes on, and so do the nodes: nothing is waited for but time."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.get_running_loop().create_future(), seconds)
