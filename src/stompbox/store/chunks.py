@@ -55,6 +55,7 @@ HANDLES: Final = 1 << 31
 MAX_BLOB: Final = 1_000_000_000  # SQLite's own limit for one value, and below the 2 GiB of an Arrow column
 INTERNED_SHAPES: Final = 1024  # shapes that decoded runs share
 EACH: Final = 32  # bytes that a message costs beside its body, at a guess
+AT_ONCE: Final = 2048  # values that are cut out before another thread may have its turn
 INTERNED_SIZE: Final = 4096  # bytes; larger shapes are seldom met twice and would make the cache large
 
 _HEAD: Final = struct.Struct("<IIqqqIIIII4x")
@@ -391,10 +392,12 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Values as they lie in a blob: their lengths, and all octets joined."""
+    """Values as they lie in a blob from `at` on: their lengths, and all octets joined."""
 
     lengths: list[int]
     octets: memoryview
+    blob: bytes
+    at: int
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -403,7 +406,12 @@ class Column:
         return bytes(self.octets[: self.lengths[0]])
 
     def values(self) -> list[bytes]:
-        return list(map(BytesIO(self.octets).read, self.lengths))
+        file = BytesIO(self.blob)  # shares the bytes
+        file.seek(self.at)
+        found: list[bytes] = []
+        for first in range(0, len(self.lengths), AT_ONCE):
+            found += map(file.read, self.lengths[first : first + AT_ONCE])
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,10 +456,12 @@ def portions(blob: bytes) -> Iterator[Portion]:
         for place in range(begin, at, count or 1):
             own = lengths[place : place + count]
             start, size = size, size + sum(own)
-            columns.append(Column(own, data[start:size]))
+            columns.append(Column(own, data[start:size], blob, data_at + start))
         if size > len(data):
             raise _misshapen("its values and bodies end beyond it")
-        yield Portion(texts[index], columns[:-1], columns[-1] if columns else Column([], data[:0]))
+        yield Portion(
+            texts[index], columns[:-1], columns[-1] if columns else Column([], data[:0], blob, data_at)
+        )
     if at != numbers or size != len(data):
         raise _misshapen("it has more than its runs need")
 

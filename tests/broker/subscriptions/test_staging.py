@@ -88,7 +88,7 @@ def publish(
     one.published = len(one.attempts)
     sinks.reached(one)
     world.commit()
-    sinks.stored(one)
+    sinks.stored(one, one.published)
 
 
 def test_an_attempt_that_comes_twice_takes_its_own_place() -> None:
@@ -230,7 +230,7 @@ def test_a_publication_goes_on_after_a_restart() -> None:
     one.published = 2
     sinks.reached(one)
     world.commit()
-    sinks.stored(one)
+    sinks.stored(one, one.published)
     sinks = made(world.restart())
     assert (sinks.publishing, sinks.published) == ({}, {"lake": Published(0, "anna")})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from stompbox.server.requests import publishing
 from stompbox.store.base import Commit
 from stompbox.store.chunks import encode
 from stompbox.store.memory import MemoryStore
-from tests.crash.calls import Client
+from tests.crash.calls import WITHIN, Client
 from tests.crash.requests import World, play
 
 FULL = """[[address-setting]]
@@ -82,6 +84,44 @@ def test_no_commit_of_a_batch_is_large(tmp_path: Path) -> None:
 
     play(tmp_path, store, story)
     assert 0 < store.largest < publishing.WINDOW + publishing.PORTION
+
+
+class Holding(MemoryStore):
+    """Holds the second commit that has messages until `goes_on`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds, self.goes_on = threading.Event(), threading.Event()
+        self.stored: list[int] = []  # messages of each commit that has some
+
+    def apply(self, commit: Commit) -> None:
+        if commit.runs:
+            self.stored.append(sum(len(run) for runs in commit.runs.values() for run in runs))
+            if len(self.stored) == 2:
+                self.holds.set()
+                assert self.goes_on.wait(WITHIN)
+        super().apply(commit)
+
+
+def test_while_a_portion_is_on_its_way_to_the_disk_the_next_one_is_sent_and_no_more(tmp_path: Path) -> None:
+    store = Holding()
+
+    async def story(world: World) -> None:
+        for partition in range(2):
+            assert await world.stage(chunk(run_to("/queue/q", *[b"x" * 100_000] * 60)), partition) == ""
+        sent = world.broker.engine.counters
+        world.client.say("SEND", PUBLISH, b'{"attempts": [[0, 1], [1, 1]]}')
+        try:
+            await world.until(lambda: store.holds.is_set() and sent["received"] > sum(store.stored))
+            for _ in range(100):  # turns in which it could go on
+                await asyncio.sleep(0)
+            assert sent["received"] <= 2 * store.stored[1] + store.stored[0]
+        finally:
+            store.goes_on.set()
+        await world.until(lambda: world.client.messages[-1].headers["request-id"] == "p")
+        assert len(world.there()["q"]) == 120
+
+    play(tmp_path, store, story)
 
 
 class Damaged(MemoryStore):

@@ -402,9 +402,9 @@ class Sinks:
         others_may_follow = publication.after.addresses is not None
         self.discard(publication.sink, publication.batch - others_may_follow)
 
-    def stored(self, publication: Publication) -> None:
-        """What it has reached is in the store: what was staged of that goes."""
-        while publication.stored < publication.published:
+    def stored(self, publication: Publication, published: int) -> None:
+        """So many of its attempts are in the log for certain: what was staged of them goes."""
+        while publication.stored < published:
             self._drop(publication.take_stored())
 
     def withdraw(self, publication: Publication, before: Published | None) -> None:

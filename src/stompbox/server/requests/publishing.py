@@ -12,8 +12,9 @@ So consumers may have the first messages of a batch while the last ones are bein
 not come: once a message of it outlives a crash, all do. The answer comes when all of it is durable. What others send to the same
 addresses comes in between; the order of the batch is kept.
 
-What is staged lies in the store: piece 0 of a body is the summary, its chunk follows in the others. No more than PORTION of messages,
-or one chunk, is in memory for a batch, and as much on its way to the disk.
+What is staged lies in the store: piece 0 of a body is the summary, its chunk follows in the others. Reading, sending and storing go on
+side by side: while PORTION of messages is sent, the one before it is on its way to the disk, and what comes next is read. So no more than
+two portions, or chunks, are in memory for a batch, and two portions on their way to the disk.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from stompbox.message import Run, Shape
 from stompbox.server.addressing.naming import Names
 from stompbox.server.addressing.routing import addressed, made_queue, require_all
 from stompbox.server.requests.incoming import Alike, runs_of
-from stompbox.server.requests.replies import in_turns, stored
+from stompbox.server.requests.replies import in_turns, stored, when_stored
 from stompbox.store.base import PIECE
 from stompbox.store.chunks import EACH, decode, joined, shape_bytes, shape_of, split
 
@@ -52,8 +53,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox.sinks")
 
-# octets of messages that are read ahead, and that are published before the disk is waited for
+# octets of messages that are read at once, and that are published before the disk is waited for
 PORTION: Final = 1 << 20
+UNSTORED: Final = 1  # portions that may be on their way to the disk while another one is sent
 STEP: Final = 128 << 10  # octets of messages of one run after which the clock is looked at
 LOOKED_AT: Final = 64  # summaries, or attempts, that are read at once
 LEAST_READ: Final = 4 << 10  # octets for which an attempt counts at least that is read ahead
@@ -308,8 +310,11 @@ class _Way:
     done: asyncio.Future[int] | None = None
     sent: int = 0
     lost: StoreError | None = None  # why messages of it are not there, and cannot be any more
-    size: int = 0  # octets since the disk was waited for
+    size: int = 0  # octets of the portion that is being sent
     _runs: deque[deque[Run]] = field(default_factory=deque)  # what was read ahead, by attempt
+    _reading: asyncio.Task[None] | None = None  # what comes behind that
+    # portions on their way to the disk: when they are there, and how many attempts are published with them
+    _flying: deque[tuple[asyncio.Future[None] | None, int]] = field(default_factory=deque)
 
     async def go(self) -> None:
         publications, publication = self.publications, self.publication
@@ -321,6 +326,8 @@ class _Way:
         except StompboxError as caught:
             error = caught
         finally:
+            if self._reading is not None:
+                self._reading.cancel()
             del publications.owners[self.session]
             publications.leave(publication.sink)
         if self.done is not None and not self.done.done():
@@ -331,9 +338,9 @@ class _Way:
 
     async def _all(self) -> None:
         broker, publication = self.publications.broker, self.publication
+        await self._read_ahead()
+        self._pass_over(publication.done)
         while not publication.is_whole:
-            if not self._runs:
-                await self._read_ahead()
             broker.set_time()
             is_first = not publication.is_decided
             if is_first:
@@ -341,10 +348,25 @@ class _Way:
             else:
                 self._portion()
             broker.flush()
-            if is_first or publication.is_whole or self.size >= PORTION:
-                await self._stored()
+            self._read_on()
+            if is_first or publication.is_whole:
+                await self._stored(0)
+            elif self.size >= PORTION:
+                await self._stored(UNSTORED)
             else:
                 await broker.turns.give_way()
+            if not self._runs and self._reading is not None:
+                await self._reading
+
+    def _read_on(self) -> None:
+        """Has what comes next read, as soon as the last of what was read is being sent."""
+        publication = self.publication
+        if self._reading is not None and self._reading.done():
+            self._reading.result()
+            self._reading = None
+        is_more = publication.published + len(self._runs) < publication.total
+        if self._reading is None and is_more and len(self._runs) < 2:
+            self._reading = self.publications.broker.loop.create_task(self._read_ahead())
 
     def _decide(self) -> None:
         """The first portion, which the disk may refuse, and which goes with what decides."""
@@ -470,8 +492,6 @@ class _Way:
                 continue
             self._runs.append(deque(_steps(runs)))
             size += max(LEAST_READ, attempt.body.size)
-            if len(self._runs) == 1:
-                self._pass_over(publication.done)
 
     def _lose(self, attempt: Attempt, error: StompboxError) -> None:
         """Goes on without an attempt that cannot be read. Others may have read some of its batch, which cannot be taken back."""
@@ -495,20 +515,26 @@ class _Way:
                 runs.appendleft(run.part(count, len(run)))
             count -= min(count, len(run))
 
-    async def _stored(self) -> None:
-        """Waits until all of this is durable, also while the disk is in trouble. Raises StoreError when what decides was taken back."""
+    async def _stored(self, most: int) -> None:
+        """Ends a portion, and waits until no more than so many are not durable, also while the disk is in trouble. Raises StoreError when
+        what decides was taken back."""
         broker, publication = self.publications.broker, self.publication
-        while True:
+        self._flying.append((when_stored(broker), publication.published))
+        self.size = 0
+        while len(self._flying) > most:
+            waiter, published = self._flying[0]
             try:
-                await stored(broker)
+                if waiter is not None:
+                    await waiter
             except StoreError:
                 if publication.is_withdrawn:
                     raise
+                # it goes in with the next commit
+                self._flying[0] = when_stored(broker), published
                 continue
-            self.size = 0
-            broker.sinks.stored(publication)
+            self._flying.popleft()
+            broker.sinks.stored(publication, published)
             broker.flush()
-            return
 
 
 def _steps(runs: Iterable[Run]) -> Iterator[Run]:

@@ -129,9 +129,16 @@ async def durable(connection: Asker) -> None:
 
 async def stored(broker: RequestsCore) -> None:
     """Waits as `durable` does, for what no connection waits for."""
+    waiter = when_stored(broker)
+    if waiter is not None:
+        await waiter
+
+
+def when_stored(broker: RequestsCore) -> asyncio.Future[None] | None:
+    """What is resolved when all that was done up to now is on disk, or fails with the StoreError; None: it is there."""
     if not broker.engine.is_dirty and not broker.committer.is_busy:
-        return
+        return None
     waiter: asyncio.Future[None] = broker.loop.create_future()
     broker.when_durable(waiter)
     broker.flush()
-    await waiter
+    return waiter
