@@ -6,11 +6,16 @@ import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import stompbox
+from stompbox.admin.listing import PIECE
+from stompbox.admin.pages import shown
 from tests.admin.asking import ask, queue, read
 from tests.admin.conftest import Start
 from tests.conftest import Served
+from tests.server.turning import World
 from tests.system.plain import Plain
 
 
@@ -325,3 +330,23 @@ def test_wrong_questions(served: Served) -> None:
     assert ask(served.admin, "/api/v1/nothing").status == 404
     assert ask(served.admin, "/metrics", "POST", {}).code == "wrong-method"
     assert "/api/v1/status" in ask(served.admin, "/api/v1").json["pages"]
+
+
+class Name(str):
+    """Is compared in Python, so that it is counted."""
+
+    def __lt__(self, other: str) -> bool:
+        return str.__lt__(self, other)
+
+
+def test_ten_thousand_addresses_are_put_in_order_in_turns() -> None:
+    world = World()
+    names = [Name(f"q{number * 7919 % 10_000}") for number in range(10_000)]
+    broker = SimpleNamespace(
+        engine=SimpleNamespace(addresses={name: name for name in names}), turns=world.broker.turns
+    )
+    asked: Any = SimpleNamespace(broker=broker, may=lambda: True)
+    with world.steps() as steps:
+        found = world.driven(shown(asked))
+    assert found == [f"{name}" for name in sorted(map(str, names))]
+    assert steps.longest < 10 * PIECE, "lines of Python: as many comparisons as it takes to sort a piece"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from heapq import merge
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,6 +23,7 @@ from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
     from stompbox.admin.apirequest import ApiRequest
+    from stompbox.server.turns import Turns
 
 LISTED: Final = 1000  # entries of one answer, if the request does not say how many
 MOST: Final = 10_000
@@ -102,6 +104,12 @@ async def listed(
     rest = _ENCODER.encode({"total": total, "next": following, "now": int(time.time() * 1000)})
     body = b'{"%b":[%b],%b' % (name.encode(), b",".join(pieces), rest[1:])
     return Response(body, media_type="application/json")
+
+
+async def in_order(turns: Turns, names: list[str]) -> list[str]:
+    """The names in order: each PIECE is sorted by itself, and the pieces become one, in as many turns as that takes."""
+    pieces = [sorted(names[at : at + PIECE]) async for at in in_turns(turns, range(0, len(names), PIECE))]
+    return [name async for name in in_turns(turns, merge(*pieces))]
 
 
 def _behind(entries: list[Entry], after: str | None) -> list[Entry]:

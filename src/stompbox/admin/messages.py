@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from base64 import b64encode
 from codecs import getincrementaldecoder
+from collections.abc import Iterable
+from heapq import merge
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.queues import matching
-from stompbox.broker.queues.browsing import held
+from stompbox.broker.queues.browsing import Held, RunPart
 from stompbox.broker.queues.matching import Range
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import PORTION
@@ -79,7 +82,7 @@ async def first_messages(
 
 async def first_of(broker: Broker, queue: Queue, count: int, wanted: Wanted) -> tuple[Found, int | None]:
     found: Found = []
-    async for first, stop, run in in_turns(broker.turns, held(queue)):
+    async for first, stop, run in in_turns(broker.turns, await _in_memory(broker, queue)):
         for low, high in await _picked(broker, queue, run, (first, stop), wanted):
             found += [(offset, run) for offset in range(low, min(high, low + count + 1))]
         if len(found) > count:
@@ -91,6 +94,20 @@ async def first_of(broker: Broker, queue: Queue, count: int, wanted: Wanted) -> 
     if len(found) > count:
         return found[:count], found[count][0]
     return found, at if at < queue.address.log.committed else None
+
+
+async def _in_memory(broker: Broker, queue: Queue) -> Iterable[RunPart]:
+    """What the queue has in memory, by offset: looked at in turns, and as it was when that began."""
+    held, stretches = Held(queue), list[list[RunPart]]()
+    try:
+        async for parts in in_turns(broker.turns, held.parts()):
+            if parts and stretches and stretches[-1][-1][0] <= parts[0][0]:
+                stretches[-1] += parts
+            elif parts:
+                stretches.append(parts)
+    finally:
+        held.end()
+    return merge(*stretches, key=itemgetter(0))
 
 
 async def _picked(

@@ -17,7 +17,7 @@ from stompbox.admin.endpoints import ON_BROKER, OWN, SEEN, Choice, Number, Text,
 from stompbox.admin.health import Reason, notes, of_role
 from stompbox.admin.history import SPANS, Activity, Plot
 from stompbox.admin.lag import behind
-from stompbox.admin.listing import MOST, Entry, Field, cutting, listed, named, page_of
+from stompbox.admin.listing import MOST, Entry, Field, cutting, in_order, listed, named, page_of
 from stompbox.admin.messages import MessageView, Wanted
 from stompbox.admin.pipelines import BY_PIPELINE, PipelineView, entries_of
 from stompbox.admin.responses import json
@@ -374,13 +374,11 @@ async def activity(asked: ApiRequest) -> object:
 
 async def shown(asked: ApiRequest, only: str | None = None) -> list[Address]:
     """Addresses that the user may see, by name; `only`: no other than this."""
-    there = asked.broker.engine.addresses
-    names = sorted(there) if only is None else [only] if only in there else []
-    found = [there[name] for name in names]
-    if asked.may():
-        return found
+    there, turns = asked.broker.engine.addresses, asked.broker.turns
+    names = await in_order(turns, list(there)) if only is None else [only] if only in there else []
+    is_all = asked.may()
     return [
-        address
-        async for address in in_turns(asked.broker.turns, found)
-        if may_see(asked.broker, asked.user, address.name)
+        there[name]
+        async for name in in_turns(turns, names)
+        if name in there and (is_all or may_see(asked.broker, asked.user, name))
     ]

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
+
 import pytest
 
 from stompbox.broker.queues.browsing import NO_END, Browser, browse
@@ -315,3 +321,79 @@ def test_readers_get_what_was_scheduled_although_its_queue_has_no_room_when_it_i
     world.engine.memory.limit(-1, -1)
     world.queue("q").dispatch()
     assert world.settle() == []
+
+
+# A long queue, in steps
+
+
+def lines_of(work: Callable[[], object]) -> int:
+    """The lines of Python that it takes."""
+    count = 0
+
+    def trace(_: FrameType, event: str, __: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_a_browser_of_a_long_queue_begins_as_fast_as_one_of_a_short_queue() -> None:
+    counted = []
+    for length in (400, 4000):
+        world = World(portion=640)
+        for number in range(length):
+            world.send("q", b"%d" % number)
+        counted.append(lines_of(partial(look, world)))
+        assert shown(world.settle()) == [*[str(number) for number in range(length)], "end"]
+    assert counted[1] <= counted[0] + 10
+
+
+@pytest.mark.parametrize("selector", ["", "colour = 'red'"])
+def test_a_browser_shows_what_was_there_when_it_began_whatever_becomes_of_it_meanwhile(selector: str) -> None:
+    """Consumers take, acknowledge and give back between the steps, an operator drops, and new messages come."""
+    world, length = World(portion=640), 600
+    for number in range(length):
+        world.send("q", b"%d" % number, headers={"colour": "red"}, priority=4 + number % 2)
+    consumer = world.on_queue(world.consumer("c", prefetch=5, selector=selector), "q")
+    out = world.out()
+    look(world)
+    queue, found = world.queue("q"), list[Got]()
+    for turn in range(10_000):
+        is_more = world.engine.dispatch_rest(lambda: False)
+        for number, got in enumerate(out):
+            if got.consumer == "b":
+                found.append(got)
+            elif (number + turn) % 3:
+                world.ack(consumer, got)
+            else:
+                world.nack(consumer, got)
+        if turn < 20:
+            queue.drop(queue.backlog.pop_oldest(1), "purged")
+            world.send("q", b"new", headers={"colour": "red"})
+        out = world.out()
+        if not (is_more or out):
+            break
+    bodies = shown(found)
+    assert bodies[-1] == "end"
+    assert sorted(bodies[:-1], key=int) == [str(number) for number in range(length)]
+    assert bodies[:-1] == sorted(bodies[:-1], key=lambda body: (-(int(body) % 2), int(body)))
+
+
+def test_nobody_watches_a_backlog_any_more_when_the_browser_has_all_or_is_gone() -> None:
+    for is_gone in (False, True):
+        world = World(portion=640)
+        for number in range(400):
+            world.send("q", b"%d" % number)
+        consumer = look(world)
+        assert world.queue("q").backlog.common._watching
+        if is_gone:
+            world.close(consumer)
+        world.settle()
+        assert world.queue("q").backlog.common._watching is None

@@ -19,6 +19,9 @@ from stompbox.broker.queues.memory import Memory
 from stompbox.message import DEFAULT_PRIORITY, Run, Shape
 
 _NOTHING: Final = Run(Shape({"destination": ""}), [])
+Left = dict[int, tuple[int, int, Run]]
+"""What has gone from a backlog, by the identity of its segment: first .. stop-1 of a run, as it was then."""
+
 SWEPT: Final = 64  # emptied segments that may stay before the backlog is swept, at the least
 
 
@@ -34,6 +37,7 @@ class Backlog:
         "_others",
         "_returned",
         "_turn",
+        "_watching",
         "count",
         "expiring",
         "is_ranked",
@@ -53,6 +57,7 @@ class Backlog:
         self._returned: list[tuple[int, int, int, Segment]] = []
         self._turn = 0
         self._emptied = 0  # segments that were removed and still stand there
+        self._watching: list[Left] | None = None  # are told of what goes
         self.count = 0
         self.size = 0
 
@@ -102,6 +107,9 @@ class Backlog:
             self.expiring.add(segment)
 
     def _went(self, segment: Segment) -> None:
+        if self._watching is not None:
+            for left in self._watching:
+                left.setdefault(id(segment), (segment.first, segment.stop, segment.run))
         segment.home = None
         self.count -= len(segment)
         self.size -= segment.cost
@@ -187,6 +195,17 @@ class Backlog:
         for level in self._levels.values():
             waiting += level
         return [segment for segment in waiting if segment.home is self] if self._emptied else waiting
+
+    def watch(self, left: Left) -> list[Segment]:
+        """All segments that stand here, in no order; `left` is told of each that goes from now on, as it is then."""
+        self._watching = [*(self._watching or ()), left]
+        standing = [entry[3] for entry in self._returned]
+        for level in self._levels.values():
+            standing += level
+        return standing
+
+    def unwatch(self, left: Left) -> None:
+        self._watching = [other for other in self._watching or () if other is not left] or None
 
     def since(self, first: int) -> list[Segment]:
         """What waits and lies from `first` on in the log, the last first by and large; nobody looks at what is older."""

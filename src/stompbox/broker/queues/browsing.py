@@ -24,6 +24,7 @@ from stompbox.ranges import Ranges
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stompbox.broker.queues.backlog import Backlog, Left
     from stompbox.broker.queues.consumer import Consumer
     from stompbox.broker.queues.contracts import Engine
     from stompbox.selectors import Selector
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 END: Final = "browser"  # header of the last MESSAGE
 NO_END: Final = -1
 STEP: Final = 32  # runs of one step
+_FIRST: Final = itemgetter(0)
 
 RunPart = tuple[int, int, Run]
 """first .. stop-1 of a run."""
@@ -161,7 +163,7 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
         consumer.on_close.append(lambda: shown.hide_from(browser))
     browser.bind(consumer)
     dispatch.withhold(engine, [browser])
-    engine.later.take((browse, browser), _filling(browser, held(shown), first, left), by=consumer.session)
+    engine.later.take((browse, browser), _filling(browser, Held(shown), first, left), by=consumer.session)
     return browser
 
 
@@ -178,44 +180,74 @@ def browse_on(engine: Engine, shown: Queue, consumer: Consumer, before: Browser)
     return browser
 
 
-def held(queue: Queue) -> list[RunPart]:
-    """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged. As it is now: 32 MiB that wait,
-    and what they may have, are some ten thousand runs."""
-    found = (
-        [(segment.first, segment.stop, segment.run) for segment in queue.backlog.segments()]
-        if queue.count
-        else []
-    )
-    for binding in queue.bindings:
-        if binding.out:
-            found += [(segment.first, segment.stop, segment.run) for segment in binding.taken()]
-    found.sort(key=itemgetter(0))
-    return found
+class Held:
+    """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged. As it is when this is made, and
+    looked at in steps: what goes from the backlog meanwhile tells what it was. `end` it."""
+
+    __slots__ = ("_left", "_out", "_waiting")
+
+    def __init__(self, queue: Queue) -> None:
+        self._left: Left = {}
+        self._waiting = queue.backlog.watch(self._left)
+        self._out = [
+            (segment.first, segment.stop, segment.run)
+            for binding in queue.bindings
+            if binding.out
+            for segment in binding.taken()
+        ]
+
+    def parts(self) -> Iterator[list[RunPart]]:
+        """Some in each step, by offset; what the steps have may overlap."""
+        for at in range(0, len(self._out), STEP):
+            yield sorted(self._out[at : at + STEP], key=_FIRST)
+        for backlog, segments in self._waiting:
+            for at in range(0, len(segments), STEP):
+                found = [self._part(backlog, segment) for segment in segments[at : at + STEP]]
+                yield sorted([part for part in found if part is not None], key=_FIRST)
+
+    def _part(self, backlog: Backlog, segment: Segment) -> RunPart | None:
+        """As it was at the beginning; None where it was emptied before."""
+        left = self._left.pop(id(segment), None)
+        if left is None and segment.home is backlog:
+            return segment.first, segment.stop, segment.run
+        return left
+
+    def end(self) -> None:
+        """Nothing more is looked at."""
+        for backlog, _ in self._waiting:
+            backlog.unwatch(self._left)
+        self._waiting, self._out = [], []
+
+    def __repr__(self) -> str:
+        return f"<Held out={len(self._out)} waiting={sum([len(found) for _, found in self._waiting])}>"
 
 
-def _filling(browser: Browser, parts: list[RunPart], since: int, left: int) -> Iterator[None]:
+def _filling(browser: Browser, held: Held, since: int, left: int) -> Iterator[None]:
     """What the queue had in memory when the browser began, in steps; what comes meanwhile waits behind it."""
     engine = browser.engine
-    for number, (first, stop, run) in enumerate(parts, 1):
-        if browser.id not in engine.queues:
-            break
-        start = max(first, since)
-        if (
-            start < stop and stop > left
-        ):  # a consumer has it out of the log, where it is not to be found once more
-            browser.taken_ahead.add(max(start, left), stop)
-        for low, high in paging.portions(browser, run, start, stop):
-            while browser.id in engine.queues and not browser._is_answered(run, low, high):
-                yield
+    for parts in held.parts():
+        for first, stop, run in parts:
+            start = max(first, since)
+            if (
+                start < stop and stop > left
+            ):  # a consumer has it out of the log, where it is not to be found once more
+                browser.taken_ahead.add(max(start, left), stop)
+            for low, high in paging.portions(browser, run, start, stop):
+                while browser.id in engine.queues and not browser._is_answered(run, low, high):
+                    yield
+                if browser.id not in engine.queues:
+                    break
+                for part in _seen(browser.selector, browser, Segment(run, low, high)):
+                    browser._add(part)
+                if engine.work.is_over:
+                    yield
             if browser.id not in engine.queues:
                 break
-            for part in _seen(browser.selector, browser, Segment(run, low, high)):
-                browser._add(part)
-            if engine.work.is_over:
-                yield
-        if number % STEP == 0:
-            engine.work.spend(MESSAGE * STEP)
-            yield
+        engine.work.spend(MESSAGE * len(parts))
+        yield
+        if browser.id not in engine.queues:
+            break
+    held.end()
     dispatch.release(engine, [browser])
     if browser.id in engine.queues:
         if browser.end != NO_END and browser.paged_from < 0:

@@ -23,7 +23,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues.backlog import Backlog
+from stompbox.broker.queues.backlog import Backlog, Left
 from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.queues.roundrobin import RoundRobin
@@ -494,6 +494,10 @@ class Lanes:
     def segments(self) -> list[Segment]:
         """All segments that wait, in no order; they stay."""
         return [segment for backlog in self._backlogs() for segment in backlog.segments()]
+
+    def watch(self, left: Left) -> list[tuple[Backlog, list[Segment]]]:
+        """All segments of each backlog, as `Backlog.watch` has them."""
+        return [(backlog, backlog.watch(left)) for backlog in self._backlogs() if backlog.count]
 
     def since(self, first: int) -> list[Segment]:
         """The segments that lie from `first` on in the log."""
