@@ -347,6 +347,6 @@ def test_ten_thousand_addresses_are_put_in_order_in_turns() -> None:
     )
     asked: Any = SimpleNamespace(broker=broker, may=lambda: True)
     with world.steps() as steps:
-        found = world.driven(shown(asked))
+        found: Any = world.driven(shown(asked))
     assert found == [f"{name}" for name in sorted(map(str, names))]
     assert steps.longest < 10 * PIECE, "lines of Python: as many comparisons as it takes to sort a piece"

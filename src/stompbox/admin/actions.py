@@ -16,7 +16,7 @@ from stompbox.admin.apirequest import ANSWER_WITHIN, ApiRequest
 from stompbox.admin.endpoints import ON_ADDRESS, changing, naming
 from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.redrive import Copy, Discard, Move, Redrive
+from stompbox.broker.addresses.redrive import TOO_MUCH, Copy, Discard, Move, Redrive
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.depth import depth_of
@@ -123,6 +123,7 @@ class Moved(Struct):
     not_permitted: int = 0
     address_blocked: int = 0
     address_full: int = 0
+    too_much_stays: int = 0
 
 
 class QueueState(Struct):
@@ -330,6 +331,10 @@ def _refusal(carrying: Redrive, user: str) -> Refused:
         )
     if code == "address-full":
         return Refused("address-full", f"{text} goes to an address that has room; they stay")
+    if code == TOO_MUCH:
+        return Refused(
+            TOO_MUCH, f"{text} was looked at: those before them stay, and take a quarter of global-max-size"
+        )
     return Refused(
         "not-permitted", f"{text} came from an address where user {user!r} has the right 'send'; they stay"
     )

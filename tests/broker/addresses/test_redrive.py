@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker.addresses.redrive import Move, Redrive
+from stompbox.broker.addresses.redrive import STEP, Move, Redrive
 from stompbox.broker.queues.consumer import AckMode
+from stompbox.broker.work import MESSAGE
 from stompbox.config import RoutingType
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, PageFullPolicy
 from stompbox.message import MULTICAST
@@ -262,3 +263,75 @@ def test_to_a_topic_reaches_its_subscriptions() -> None:
     world.send("q", b"a")
     Move(world.engine, world.queue("q"), "t")
     assert [(got.consumer, got.body) for got in world.settle()] == [(subscriber.name, b"a")]
+
+
+# What stays
+
+
+def many_of_a_blocked_address(world: World, count: int = 200) -> None:
+    """Dead letters that have to stay."""
+    world.engine.address("q").block()
+    for number in range(count):
+        world.send("dead", b"%d" % number, headers={"_AMQ_ORIG_ADDRESS": "q"})
+        world.commit()
+
+
+def test_what_stays_counts_as_memory_until_the_end() -> None:
+    world = World(RULES, portion=4000)
+    many_of_a_blocked_address(world)
+    before = world.engine.memory.size
+    redrive = Redrive(world.engine, world.queue("dead"))
+    while not redrive.is_done:
+        assert world.engine.memory.size == before
+        world.engine.dispatch_rest(lambda: False)
+    assert world.engine.memory.size == before
+    assert world.queue("dead").backlog.count == 200
+
+
+def test_what_stays_goes_back_in_steps_and_in_order() -> None:
+    world = World(RULES, portion=1000)
+    many_of_a_blocked_address(world)
+    world.send("dead", b"first", priority=9, headers={"_AMQ_ORIG_ADDRESS": "q"})
+    queue = world.queue("dead")
+    redrive = Redrive(world.engine, queue)
+    most, count = 0, queue.backlog.count
+    while not redrive.is_done:
+        world.engine.dispatch_rest(lambda: False)
+        most, count = max(most, queue.backlog.count - count), queue.backlog.count
+    assert 0 < most <= 1000 // MESSAGE + 2 * STEP
+    world.on_queue(world.consumer("x"), "dead")
+    assert [got.body for got in world.settle()] == [b"first", *[b"%d" % number for number in range(200)]]
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_when_what_stays_takes_a_quarter_of_all_memory_the_rest_is_not_looked_at(*, is_paged: bool) -> None:
+    world = World(RULES, page_size=3000 if is_paged else 1 << 20)
+    world.engine.memory.limit(40_000, -1)
+    many_of_a_blocked_address(world, 45)
+    assert world.queue("dead").is_paged is is_paged
+    ended: list[int] = []
+    redrive = Redrive(world.engine, world.queue("dead"), on_done=ended.append)
+    world.settle()
+    assert (ended, redrive.is_done, world.queue("dead").redrive) == ([0], True, None)
+    assert 0 < redrive.stayed["address-blocked"] < 45
+    assert redrive.stayed["address-blocked"] + redrive.stayed["too-much-stays"] == 45
+    consumer = world.on_queue(world.consumer("x", AckMode.AUTO), "dead")
+    found = []
+    while got := world.settle():
+        found += got
+        world.engine.flushed(consumer)
+    assert [got.body for got in found] == [b"%d" % number for number in range(45)]
+
+
+def test_a_queue_that_goes_while_messages_go_back_leaves_no_memory_behind() -> None:
+    for turns in range(30):
+        world = World(RULES, portion=2000)
+        many_of_a_blocked_address(world, 60)
+        redrive = Redrive(world.engine, world.queue("dead"))
+        for _ in range(turns):
+            world.engine.dispatch_rest(lambda: False)
+        world.engine.drop_queue(world.queue("dead"))
+        world.settle()
+        assert redrive.is_done
+        assert world.engine.memory.size == 0
+        assert not world.engine.returning

@@ -4,7 +4,8 @@ or nowhere (`Discard`). `Copy` sends them elsewhere, and they stay. Chosen ones 
 A dead letter comes to the queue that could not deliver it, as a new message there. What the broker added to it is taken off again. A
 message that does not say where it came from stays, and so does one that came from where whoever redrives may not send (`may_send`, by the
 address's name), or from an address that takes nothing now: it is blocked, or full and does not page. What is in the log alone is loaded
-portion by portion, and each turn takes some, so the whole may take many turns; what arrives meanwhile is not touched.
+portion by portion, and each turn takes some, so the whole may take many turns; what arrives meanwhile is not touched. What stays waits in
+memory until the end. When it takes a quarter of `global-max-size`, this is the end: the rest is not looked at (`too-much-stays`).
 What goes leaves the queue and comes to the other one with the same commit, so that a crash half-way loses nothing and doubles nothing.
 """
 
@@ -17,9 +18,11 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses import limits, redelivery
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues import paging
+from stompbox.broker.queues import dispatch, paging
+from stompbox.broker.queues.consumer import taken_off
+from stompbox.broker.queues.depth import depth_of
 from stompbox.broker.queues.paging import is_doubtful
-from stompbox.broker.work import COPY
+from stompbox.broker.work import COPY, MESSAGE
 from stompbox.config.spaces import MARK, is_inside, space_of
 from stompbox.message import ANYCAST, MULTICAST, ORIGINAL_ADDRESS, ORIGINAL_ID, ORIGINAL_QUEUE, Run
 
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from stompbox.ranges import Ranges
 
 PORTION: Final = 1000  # messages at a time
+QUARTER: Final = 4  # of all memory: so much may have to stay, and is kept until all is done
+TOO_MUCH: Final = "too-much-stays"  # of those that were not looked at
 STEP: Final = 16  # parts of them, each sent by itself, that go in one step: less than a millisecond
 
 
@@ -59,6 +64,7 @@ class Redrive:
         self.count = 0
         self.is_done = False
         self._aside: list[Segment] = []
+        self._size = 0  # octets of memory of those
         queue.begin_redrive(self)
         self.go_on()
 
@@ -69,21 +75,32 @@ class Redrive:
     def _steps(self) -> Iterator[None]:
         backlog = self.queue.backlog
         taken = 0
-        while not self.is_done and backlog.count and self._left:
+        while not self.is_done and backlog.count and self._left and not self._is_too_much:
             for part in _parts(backlog.pop_oldest(min(self._left, PORTION)), self.among):
                 sent = self._send_back(part) if self._is_wanted(part) else 0
                 if sent < len(part):
-                    self._aside.append(part.part(part.first + sent, part.stop))
+                    self._set_aside(part.part(part.first + sent, part.stop))
                 self.engine.work.spend(COPY)
                 taken += 1
                 if taken % STEP == 0:
                     yield
         if self.is_done:
             return
-        if self._left and 0 <= self.queue.paged_from < self.stop:
+        if self._left and 0 <= self.queue.paged_from < self.stop and not self._is_too_much:
             paging.load(self.engine, self.queue)
         else:
-            self._end()
+            yield from self._end()
+
+    def _set_aside(self, part: Segment) -> None:
+        """Keeps what has to stay until all is done. It takes memory of its address as long."""
+        self._aside.append(part)
+        self._size += part.cost
+        self.queue.address.memory.hold(part.run)
+
+    @property
+    def _is_too_much(self) -> bool:
+        """What stays takes a QUARTER of all memory: the rest is not looked at."""
+        return self._size > self.engine.memory.most // QUARTER
 
     def _is_wanted(self, part: Segment) -> bool:
         if part.first >= self.stop or self.is_done:
@@ -139,18 +156,30 @@ class Redrive:
         else:
             engine.forward(name, copy)
 
-    def _end(self) -> None:
-        self.is_done = True
-        self.queue.begin_redrive(None)
-        for segment in self._aside:
-            self.queue.backlog.put_back(segment)
-        self.queue.dispatch()
-        self.give_up()
+    def _end(self) -> Iterator[None]:
+        """What has stayed goes back, some in each step, before anything of the queue is handed out."""
+        engine, queue = self.engine, self.queue
+        if self._is_too_much:
+            self.stayed[TOO_MUCH] += depth_of(queue).ready
+        dispatch.withhold(engine, [queue])
+        for parts in taken_off(self._aside, STEP):
+            for part in parts:
+                queue.address.memory.release(part.run)
+                queue.backlog.put_back(part)
+            engine.work.spend(MESSAGE * len(parts))
+            yield
+        dispatch.release(engine, [queue])
+        if not self.is_done:  # else the queue is gone
+            queue.begin_redrive(None)
+            queue.dispatch()
+            self.give_up()
 
     def give_up(self) -> None:
         """Nothing more goes: it is done, or the queue is gone, and with it what was set aside."""
         self.is_done = True
-        self._aside = []
+        for part in self._aside:
+            self.queue.address.memory.release(part.run)
+        self._aside.clear()
         if self.on_done is not None:
             self.on_done(self.count)
 
