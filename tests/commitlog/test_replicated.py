@@ -16,10 +16,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from stompbox.commitlog import replicated
 from stompbox.commitlog.base import Fenced, Kind, LogError
 from stompbox.commitlog.memory import Loss, MemoryLog, SharedLog
 from stompbox.commitlog.records import Lead
-from stompbox.commitlog.replicated import Applier, Local, ReplicatedStore
+from stompbox.commitlog.replicated import FEW, GATHER, Applier, Local, ReplicatedStore
 from stompbox.errors import StoreError
 from stompbox.store.base import Commit
 from stompbox.store.folderstore import FolderStore
@@ -172,6 +173,24 @@ def test_the_thread_follows_and_says_what_ended_it() -> None:
     late.start()
     until(lambda: late.fault is not None)
     assert late.fault is not None and late.fault.code == "log-trimmed"
+
+
+@pytest.mark.parametrize(("count", "pauses"), [(0, []), (1, [GATHER]), (FEW - 1, [GATHER]), (FEW, [])])
+def test_few_records_are_waited_for_until_more_can_be_read_at_once(
+    count: int, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = SharedLog()
+    leader = led(FragileStore(), shared.open("a"))
+    applier = Applier(Local(FragileStore(), CLUSTER), shared.open("b"))
+    applier.catch_up()
+    for number in range(count):
+        leader.apply(said(number))
+    waited: list[float] = []
+    monkeypatch.setattr(applier._stopped, "wait", waited.append)
+    monkeypatch.setattr(replicated, "WAIT", 0.0)
+    applier._go_on()
+    assert waited == pauses
+    assert applier.local.position == shared.last
 
 
 def until(holds: object) -> None:

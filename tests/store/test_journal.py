@@ -491,3 +491,28 @@ def test_loose_commits_are_written_when_they_are_many(data: Path, monkeypatch: p
             assert len(store._waiting) <= 4
         store.apply(one(9))
         assert offsets(store) == list(range(10))
+
+
+def large(offset: int) -> Commit:
+    return Commit(runs={1: [run(offset, body=b"x" * journaled.SMALL)]}, is_loose=True)
+
+
+def test_a_loose_commit_may_be_large_and_what_was_consumed_of_it_is_never_written(data: Path) -> None:
+    with closing(begun(data, 1)) as store:
+        for offset in range(1, 9):
+            store.apply(large(offset))
+        store.apply(Commit(acknowledged={1: [(0, 8)]}, trims={1: 8}, is_loose=True))
+        assert len(store._waiting) == 10, "with the one that is in the journal"
+        assert offsets(store) == [8]
+        assert store.sizes([1])[1][0] == 1
+
+
+def test_loose_commits_are_written_when_they_are_large_together(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journaled, "ROOM", 3 * journaled._size_of(large(1), journaled.ROOM))
+    with closing(begun(data, 1)) as store:
+        for number, offset in enumerate(range(1, 9), 1):
+            store.apply(large(offset))
+            assert sum([commit.is_loose for commit in store._waiting]) == number % 4
+        assert offsets(store) == list(range(9))

@@ -47,6 +47,8 @@ OFTEN: Final = 2.0  # seconds after which the position is made durable,
 MANY: Final = 1000  # or commits
 MOST: Final = 4 << 20  # bytes of records that are read at a time
 WAIT: Final = 0.25  # seconds that a read waits for more
+GATHER: Final = 0.01  # seconds between two reads where the last one had less than FEW: those that come meanwhile are read at once
+FEW: Final = 32  # records
 AGAIN: Final = 0.25  # seconds until a log that is away, or a disk that refuses, is tried again
 # a commit that says something of a body, even of none, is not merged with others: so what was loose before it is durable with it
 _BARRIER: Final = {0: False}
@@ -169,8 +171,8 @@ class Applier:
 
     # One thread alone
 
-    def step(self, wait: float = 0.0) -> bool:
-        """Reads and applies some; whether there was anything. Raises LogError, StoreError: what was read is not lost by that."""
+    def step(self, wait: float = 0.0) -> int:
+        """Reads and applies some; how many records there were. Raises LogError, StoreError: what was read is not lost by that."""
         self._apply_taken()
         self.hearing.asks(wait)
         records = self.log.read(self.reached, MOST, wait)
@@ -179,7 +181,7 @@ class Applier:
             self._take(record)
         if not records:
             self.current = self._clock()
-        return bool(records)
+        return len(records)
 
     def _take(self, record: Record) -> None:
         found = self._reader.take(record)
@@ -242,7 +244,9 @@ class Applier:
                 return
 
     def _go_on(self) -> None:
-        if self.step(WAIT):
+        if count := self.step(WAIT):
+            if count < FEW:
+                self._stopped.wait(GATHER)
             return
         if not self.local.is_settled:
             self.local.settle()

@@ -3,8 +3,8 @@
 | commit                                            | durable when                            | in the database                   |
 |---------------------------------------------------|-----------------------------------------|-----------------------------------|
 | small: messages, acknowledgements, trims, entries | its record is in the journal            | with the next ones, as one commit |
-| the same, and loose                               | never for certain                       | with the next ones                |
-| the same, and larger                              | its transaction is, with all that waits | at once                           |
+| the same, and loose, of any size                  | never for certain                       | with the next ones                |
+| the same as the first, and larger                 | its transaction is, with all that waits | at once                           |
 | anything else                                     | its transaction is, after all that waits | at once                          |
 
 What a lone sender stores one by one so becomes chunks of many messages, and what is consumed meanwhile is never written there.
@@ -39,7 +39,8 @@ from stompbox.store.sqlite import SqliteStore
 SMALL: Final = 32 << 10  # bytes of a record; from here on the database alone is as fast
 # commits that wait; putting them into the database takes some ms, and other commits wait for it
 MOST: Final = 1024
-LOOSE: Final = 128  # commits that wait in memory alone
+LOOSE: Final = 128  # commits that wait in memory alone,
+ROOM: Final = 4 << 20  # and bytes of them: what is consumed meanwhile costs the database nothing
 EACH: Final = 64  # bytes that a message costs beside its body, at a guess
 LOOKS: Final = 100  # at a journal that is being written to: damage is what stays as it is
 
@@ -84,6 +85,7 @@ class JournaledStore:
         self._turn = RLock()
         self._waiting: list[Commit] = []  # durable, and not in the database
         self._loose = 0  # of them, so many are not durable, and need not be
+        self._room = ROOM  # bytes that these may still take
         self._touched: set[int] = set()  # logs of which there is something among them
         self._known: set[int] = set()  # logs
         self._sequence = 0  # of the last record
@@ -200,10 +202,12 @@ class JournaledStore:
 
     def _keep_loose(self, commit: Commit) -> None:
         """A small one that may be lost waits in memory alone."""
-        if self._loose >= LOOSE:
+        size = _size_of(commit, self._room)
+        if self._loose >= LOOSE or size > self._room:
             self._settle(commit)
             return
         self._loose += 1
+        self._room -= size
         self._keep(commit)
 
     def _keep(self, commit: Commit) -> None:
@@ -214,12 +218,8 @@ class JournaledStore:
         """A small one, once there is a journal or something to be put into one."""
         if self._is_off or not (commit.runs or self._journal.is_open):
             return False
-        size = 0
-        for runs in commit.runs.values():
-            for run in runs:
-                size += run.size + EACH * len(run.bodies)
-                if size > SMALL:
-                    return False
+        if not commit.is_loose and _size_of(commit, SMALL) > SMALL:
+            return False
         if commit.acknowledged and sum(map(len, commit.acknowledged.values())) > MOST:
             return False
         return len(commit.entries) <= MOST
@@ -268,7 +268,7 @@ class JournaledStore:
         merged.entries[_SEQUENCE] = self._sequence.to_bytes(8, "little")
         self._database.apply(merged)
         self._waiting = []
-        self._loose = 0
+        self._loose, self._room = 0, ROOM
         self._touched.clear()
         self._is_unsure = False
         self._journal.restart()
@@ -336,6 +336,17 @@ def hide_journal(found: Recovered) -> Recovered:
     for key in (_SEQUENCE, _IDENTITY):
         found.entries.pop(key, None)
     return found
+
+
+def _size_of(commit: Commit, most: int) -> int:
+    """Octets that its messages take, about; nobody counts beyond `most`."""
+    size = 0
+    for runs in commit.runs.values():
+        for run in runs:
+            size += run.size + EACH * len(run.bodies)
+            if size > most:
+                return size
+    return size
 
 
 def is_mergeable(commit: Commit) -> bool:
