@@ -441,3 +441,23 @@ def test_the_command_line_browses_and_replays_at_a_follower(cluster: Cluster) ->
     assert run("browse", "/queue/copied", "--url", leader.url)[1] == "1\n2\n"
     code, _, said = run("replay", *to, "--url", reading(follower))
     assert code == 1 and "this listener has `readOnly`" in said
+
+
+def test_who_reads_at_a_follower_reads_on_where_that_leads(cluster: Cluster) -> None:
+    leader, follower = told(cluster)
+    asyncio.run(send(leader.url, "/topic/handed", 5))
+
+    async def run() -> None:
+        policy = stompbox.Reconnect(attempts=None, first_delay=0.05, max_delay=0.2, initial=True)
+        async with stompbox.connect(reading(follower), reconnect=policy) as client:
+            await until_has(client, "/topic/handed", 5)
+            async with client.subscribe("/stream/handed", ack="auto", offset="first") as subscription:
+                assert await taken(subscription, 5) == ["0", "1", "2", "3", "4"]
+                done = await asyncio.to_thread(leader.command, "promote", follower.name)
+                assert f"node {follower.name} is to lead" in done, done
+                while await cluster.until_led() is not follower:
+                    pass
+                await send(follower.url, "/topic/handed", 3)
+                assert await taken(subscription, 3) == ["0", "1", "2"]
+
+    asyncio.run(run())
