@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from stompbox import selectors
 from stompbox.broker.addresses.address import Address
 from stompbox.config import Configuration
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, DeletePolicy
@@ -160,3 +161,27 @@ def test_queues_and_an_address_that_went_from_the_file_go_in_portions() -> None:
     assert [queue.name for queue in engine.queues.values()] == ["q0"]
     assert "goes" not in engine.addresses
     assert most <= 64 * (LOOKS + 1)
+
+
+def test_filters_with_very_many_terms_are_compiled_in_portions() -> None:
+    world = World()
+    client = world.client()
+    text = " OR ".join([f"a{term} = {term}" for term in range(450)])
+    diverts = tuple(
+        DivertTable(name=f"{number}", address="a", forwarding_address="b", filter=f"{text} OR c = {number}")
+        for number in range(5)
+    )
+    queues = (QueueTable(name="q", filter=text),)
+    selectors.load()
+    with world.steps() as steps:
+        reload(world, diverts=diverts, addresses=(AddressTable(name="c", queues=queues),))
+        world.until_idle()
+    assert not world.broker.reloads
+    assert steps.longest < 10_000, "lines of Python: a whole filter takes more than a hundred thousand"
+    engine = world.broker.engine
+    assert len(engine.diverts) == 5
+    assert engine.addresses["c"].named["q"].selector is not None
+    client.say(("SEND", {"destination": "/queue/a", "a7": "7", "receipt": "r"}))
+    world.until_idle()
+    assert client.confirmed() == ["r"]
+    assert engine.addresses["b"].anycast["b"].backlog.count == 5

@@ -31,7 +31,10 @@ from stompbox.config import (
 from stompbox.config.spaces import local
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.security import Permissions
-from stompbox.selectors import Selector, compile_selector
+from stompbox.selectors import Selector
+from stompbox.selectors.limits import SelectorLimits
+from stompbox.selectors.selector import compiling
+from stompbox.selectors.steps import Steps, result
 from stompbox.server.addressing.transforming import for_diverts
 
 _ROUTING: Final = MappingProxyType({RoutingType.ANYCAST: ANYCAST, RoutingType.MULTICAST: MULTICAST})
@@ -76,10 +79,16 @@ def configure(engine: Engine, addresses: Iterable[AddressTable], diverts: Iterab
 
 def divert_of(table: DivertTable) -> Divert:
     """Raises IllegalFrame for a filter that is none, ConfigError for a transformer that cannot be loaded."""
+    return result(making_divert(table))
+
+
+def making_divert(table: DivertTable) -> Steps[Divert]:
+    """Makes a divert as `divert_of` does, in steps."""
+    selector = yield from filtering(table)
     return Divert(
         table.name,
         table.forwarding_address,
-        filter_of(table),
+        selector,
         exclusive=table.exclusive,
         routing=_DIVERT_ROUTING[table.routing_type],
         transform=for_diverts(table.transformer) if table.transformer else None,
@@ -88,7 +97,15 @@ def divert_of(table: DivertTable) -> Divert:
 
 def filter_of(table: DivertTable | QueueTable) -> Selector | None:
     """The selector of a table's filter, if it has one. Raises IllegalFrame for what is no selector."""
-    return compile_selector(table.filter) if table.filter else None
+    return result(filtering(table))
+
+
+def filtering(table: DivertTable | QueueTable) -> Steps[Selector | None]:
+    """Compiles a table's filter as `filter_of` does, in steps."""
+    if not table.filter:
+        return None
+    selector = yield from compiling(table.filter, conversion=True, limits=SelectorLimits())
+    return selector
 
 
 def reconfiguring(
@@ -146,9 +163,12 @@ def _changing_diverts(
     }
     said += [f"divert {name!r} stays until the next start (config-delete-diverts is OFF)" for _, name in kept]
     if {**kept, **new} != old or list(new) != list(old):
-        yield from diverting(
-            engine, [(table.address, divert_of(table)) for table in (*kept.values(), *new.values())]
-        )
+        diverts = list[tuple[str, Divert]]()
+        for table in (*kept.values(), *new.values()):
+            divert = yield from making_divert(table)
+            diverts.append((table.address, divert))
+            yield
+        yield from diverting(engine, diverts)
 
 
 def _removing(engine: Engine, old: AddressTable, new: AddressTable | None, said: list[str]) -> Iterator[None]:
@@ -212,18 +232,27 @@ def configuring_address(engine: Engine, table: AddressTable, *, is_start: bool) 
         sum(_ROUTING[kind] for kind in set(table.routing_types)) or engine.default_routing(table.name)
     )
     for queue in table.queues:
-        _configure_queue(engine, address, queue, several=len(table.routing_types) > 1, is_start=is_start)
+        selector = yield from filtering(queue)
+        if engine.addresses.get(table.name) is not address:  # it has gone meanwhile
+            return
+        several = len(table.routing_types) > 1
+        _configure_queue(engine, address, queue, selector, several=several, is_start=is_start)
         yield
 
 
 def _configure_queue(
-    engine: Engine, address: Address, table: QueueTable, *, several: bool, is_start: bool
+    engine: Engine,
+    address: Address,
+    table: QueueTable,
+    selector: Selector | None,
+    *,
+    several: bool,
+    is_start: bool,
 ) -> None:
     kind = _ROUTING[table.routing_type] if table.routing_type is not None else address.kinds
     if kind == ANYCAST | MULTICAST or (several and table.routing_type is None):
         kind = engine.default_routing(address.name, of_queue=True)
     address.add_kind(kind)
-    selector = filter_of(table)
     queue = (address.anycast if kind == ANYCAST else address.named).get(table.name)
     if queue is not None and queue.is_durable is not table.durable and is_start:
         engine.drop_queue(queue)
@@ -232,15 +261,15 @@ def _configure_queue(
         of = Kind.ANYCAST if kind == ANYCAST else Kind.DURABLE
         queue = engine.new_queue(address, table.name, of, selector, is_durable=table.durable)
     elif queue.selector != selector or queue.is_auto:
-        _change(engine, queue, table, is_auto=False)
+        _change(engine, queue, selector, is_auto=False)
     queue.obey(rules_of(address.settings, table))
 
 
-def _change(engine: Engine, queue: Queue, table: QueueTable, *, is_auto: bool) -> None:
+def _change(engine: Engine, queue: Queue, selector: Selector | None, *, is_auto: bool) -> None:
     """The filter decides about messages that come; what is there stays."""
     address = address_of(queue)
     address.remove(queue)
-    queue.selector = filter_of(table)
+    queue.selector = selector
     queue.stay(is_auto=is_auto)
     engine.makers.made_queue(queue, None)
     address.add(queue)
