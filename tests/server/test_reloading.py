@@ -180,7 +180,7 @@ def test_filters_with_very_many_terms_are_compiled_in_portions() -> None:
     assert steps.longest < 10_000, "lines of Python: a whole filter takes more than a hundred thousand"
     engine = world.broker.engine
     assert len(engine.diverts) == 5
-    assert engine.addresses["c"].named["q"].selector is not None
+    assert engine.addresses["c"].anycast["q"].selector is not None
     client.say(("SEND", {"destination": "/queue/a", "a7": "7", "receipt": "r"}))
     world.until_idle()
     assert client.confirmed() == ["r"]
