@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -100,3 +103,21 @@ def test_a_text_in_which_a_search_would_go_back_is_searched_as_a_long_one() -> N
     assert not compile_like("%" + "a" * 50 + "b" + "a" * 50 + "%c%", None)(Text("a" * 29_000))
     assert len(searched) == 2
     assert min(searched) >= 30_000
+
+
+def test_a_part_with_an_underscore_costs_two_lines_for_each_character() -> None:
+    fits, lines = compile_like("%a_b%", None), 0
+
+    def trace(_: FrameType, event: str, __: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        found = fits("a" * 10_000)
+    finally:
+        sys.settrace(before)
+    assert not found
+    assert lines < 2 * 10_000 + 100

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import repeat
 from sys import getsizeof
 from typing import Final
 
@@ -158,10 +159,10 @@ def _shift_and(part: Fragment) -> Callable[[str, int, int], int]:
 
     def search(text: str, start: int, end: int) -> int:
         state = 0
-        for offset in range(start, end):
-            state = (state << 1 | 1) & places.get(text[offset], open_places)
-            if state & found:
-                return offset + 1
+        masks = map(places.get, text[start:end], repeat(open_places))
+        for offset, mask in enumerate(masks, start + 1):
+            if (state := (state << 1 | 1) & mask) >= found:  # its highest bit is there
+                return offset
         return -1
 
     return search
