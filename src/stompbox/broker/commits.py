@@ -22,7 +22,7 @@ somebody else has sent a duplicate meanwhile: that one's RECEIPT will say that i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from stompbox.broker.addresses import contracts, fanout, lifetimes
@@ -297,7 +297,8 @@ class Commits:
         log = address.log
         log.give(commit, self.engine.now, is_again=address in self._gathered)
         self._gathered[address] = log.next
-        self._is_firm = self._is_firm or not all(run.is_loose for run in commit.runs.get(log.id, ()))
+        if not self._is_firm:
+            self._is_firm = any(not run.is_loose for run in commit.runs.get(log.id, ()))
 
     def _acknowledge(self, commit: Commit, queue: Queue) -> None:
         log = queue.address.log
@@ -311,7 +312,8 @@ class Commits:
             commit.delivered[queue.id] = commit.delivered.get(queue.id, []) + told
 
     def _gather(self) -> Commit:
-        self._leave()
+        if self.acked:
+            self._leave()
         for cache in list(self.news):
             self._tell(cache)
         commit, self._next = self._next, Commit()
@@ -336,8 +338,15 @@ class Commits:
 
     def landed(self) -> None:
         """The commit that was taken last is durable."""
-        for _ in self.landing():
-            pass
+        self._is_whole, self._taken = False, None
+        self.engine.bodies.landed()
+        for address, next in self._addresses.items():
+            address.log.landed(next)
+        for cache in self._caches:
+            cache.landed()
+        self._settle(self._units)
+        self._show(self._addresses)
+        self._forget_taken()
 
     @property
     def is_landing_long(self) -> bool:
@@ -357,19 +366,28 @@ class Commits:
                 cache.landed()
             yield
         for units in _parts(self._units):
-            for unit in units:
-                unit.settle()
-                if unit.is_large:
-                    self.engine.later.take(unit, _letting_go(self.engine, unit))
+            self._settle(units)
             yield
         for addresses in _parts(list(self._addresses)):
-            for address in addresses:
-                if self.engine.logs.get(address.log.id) is address:
-                    if address.streams:
-                        fanout.show(address)
-                    if address.log.retention is not None:
-                        self._let_go(address)
+            self._show(addresses)
             yield
+        self._forget_taken()
+
+    def _settle(self, units: Iterable[UnitOfWork]) -> None:
+        for unit in units:
+            unit.settle()
+            if unit.is_large:
+                self.engine.later.take(unit, _letting_go(self.engine, unit))
+
+    def _show(self, addresses: Iterable[Address]) -> None:
+        for address in addresses:
+            if self.engine.logs.get(address.log.id) is address:
+                if address.streams:
+                    fanout.show(address)
+                if address.log.retention is not None:
+                    self._let_go(address)
+
+    def _forget_taken(self) -> None:
         self._addresses, self._caches, self._units = {}, {}, []
         self._is_whole = True
 
