@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 
 import pytest
 
@@ -299,6 +299,31 @@ def test_a_list_gives_way_between_its_items_and_others_go_on_meanwhile() -> None
             break
         assert 0 < len(seen) - before <= LOOKS
     assert seen == list(range(100))
+
+
+def test_steps_of_a_coroutine_give_way_and_come_to_their_end() -> None:
+    world = World()
+    taken: list[int] = []
+
+    def steps() -> Generator[None, None, str]:
+        for number in range(100):
+            taken.append(number)
+            yield
+        return "made"
+
+    work = world.broker.turns.taken(steps())
+    waiter = work.send(None)
+    while True:
+        before = len(taken)
+        world.turn()
+        assert waiter.done()
+        try:
+            waiter = work.send(None)
+        except StopIteration as done:
+            assert done.value == "made"
+            break
+        assert 0 < len(taken) - before <= LOOKS
+    assert taken == list(range(100))
 
 
 def test_coroutines_that_go_on_have_a_share_of_the_turn_each_and_no_more() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -14,7 +16,11 @@ from stompbox.config import AddressTable, RoutingType
 from stompbox.config.sources import convert
 from stompbox.errors import ConfigError, IllegalFrame, Refused
 from stompbox.security import Right
-from stompbox.server.configuring import configuring_address, filter_of
+from stompbox.server.configuring import configuring_address, filtering
+
+if TYPE_CHECKING:
+    from stompbox.config import QueueTable
+    from stompbox.selectors import Selector
 
 Routing = Annotated[RoutingType | None, Meta(description="None: as the settings of the address say.")]
 
@@ -94,7 +100,8 @@ async def create_queue(asked: ApiRequest) -> object:
     if address is None:
         asked.require(Right.CREATE_ADDRESS, order.address)
     with naming("filter"):
-        selector = filter_of(table.queues[0])
+        selector = await asked.broker.turns.taken(filtering(table.queues[0]))
+    address = asked.broker.engine.addresses.get(order.address)  # others had their turns meanwhile
     there: Queue | None = None
     if address is not None:
         there = (address.anycast if order.routing_type is RoutingType.ANYCAST else address.named).get(name)
@@ -105,13 +112,17 @@ async def create_queue(asked: ApiRequest) -> object:
             raise Refused(
                 "queue-exists", f"queue {name[:200]!r} is there, with another filter, durability or owner"
             )
-    await _make(asked, table)
+    await _make(asked, table, {table.queues[0]: selector})
     return QueueCreated(order.address, name, is_new=there is None)
 
 
-async def _make(asked: ApiRequest, table: AddressTable) -> None:
+async def _make(
+    asked: ApiRequest,
+    table: AddressTable,
+    filters: Mapping[QueueTable, Selector | None] = MappingProxyType({}),
+) -> None:
     asked.begin()
-    for _ in configuring_address(asked.broker.engine, table, is_start=False):
+    for _ in configuring_address(asked.broker.engine, table, is_start=False, filters=filters):
         pass
     await asked.durable()
 

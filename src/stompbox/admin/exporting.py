@@ -43,7 +43,7 @@ from stompbox.config.toml import Path
 from stompbox.errors import ConfigError, IllegalFrame, Refused, StompboxError
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.security import ARGON2, Right, hash_password
-from stompbox.server.configuring import configuring_address, filter_of
+from stompbox.server.configuring import configuring_address, filtering
 from stompbox.server.definitions import Content, examine, require_readings
 from stompbox.server.requests.replies import in_turns
 
@@ -200,7 +200,7 @@ async def take(asked: ApiRequest) -> object:
     order: Import = asked.order
     asked.require()
     wanted = await asyncio.to_thread(_parsed, order.toml)
-    addresses = _addresses(asked, wanted)
+    addresses = await _addresses(asked, wanted)
     warnings: list[str] = []
 
     def edit(content: Content, counting: Loaded) -> None:
@@ -283,7 +283,7 @@ def _parsed(text: str) -> Wanted:
     return Wanted(content, places, tables)
 
 
-def _addresses(asked: ApiRequest, wanted: Wanted) -> list[AddressTable]:
+async def _addresses(asked: ApiRequest, wanted: Wanted) -> list[AddressTable]:
     """The addresses of an import, with the names that they have inside the broker. Raises Refused or IllegalFrame for those that cannot
     be made."""
     found: list[AddressTable] = []
@@ -304,30 +304,30 @@ def _addresses(asked: ApiRequest, wanted: Wanted) -> list[AddressTable]:
             queues = tuple([replace(queue, name=space + queue.name) for queue in table.queues])
             inside = replace(table, name=space + table.name, queues=queues)
             with naming("toml"):
-                _require_address(asked, inside, wanted.origins.where((*path, ADDRESS, index)))
+                await _require_address(asked, inside, wanted.origins.where((*path, ADDRESS, index)))
             found.append(inside)
     return found
 
 
-def _require_address(asked: ApiRequest, table: AddressTable, where: str) -> None:
-    engine = asked.broker.engine
-    known = engine.addresses.get(table.name)
+async def _require_address(asked: ApiRequest, table: AddressTable, where: str) -> None:
+    addresses = asked.broker.engine.addresses
     wildcards = asked.broker.configuration.wildcards()
     if wildcards.is_wild(table.name) or "::" in table.name:
         raise IllegalFrame(
             "bad-name", f"{where}: {shown(table.name)} is not one address; nothing was changed"
         )
-    if known is None:
+    if table.name not in addresses:
         asked.require(Right.CREATE_ADDRESS, table.name)
     for queue in table.queues:
         right = Right.CREATE_DURABLE_QUEUE if queue.durable else Right.CREATE_NON_DURABLE_QUEUE
         asked.require(right, table.name)
         try:
-            selector = filter_of(queue)
+            selector = await asked.broker.turns.taken(filtering(queue))
         except StompboxError as error:
             raise IllegalFrame(
                 "bad-definition", f"{where}: queue {shown(queue.name)}: {error.message}"
             ) from None
+        known = addresses.get(table.name)
         there = None if known is None else known.anycast.get(queue.name) or known.named.get(queue.name)
         if there is not None and (
             there.selector != selector or there.is_durable is not queue.durable or there.owner
@@ -352,6 +352,5 @@ async def _make(asked: ApiRequest, tables: list[AddressTable]) -> None:
     asked.begin()
     async for table in in_turns(asked.broker.turns, tables):
         asked.begin()
-        for _ in configuring_address(engine, table, is_start=False):
-            pass
+        await asked.broker.turns.taken(configuring_address(engine, table, is_start=False))
     await asked.durable()

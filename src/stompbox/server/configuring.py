@@ -221,8 +221,14 @@ def _later(engine: Engine, table: AddressTable) -> list[str]:
     return [f"queue {local(name)!r} changes `durable` at the next start" for name in differ]
 
 
-def configuring_address(engine: Engine, table: AddressTable, *, is_start: bool) -> Iterator[None]:
-    """Makes an address, or changes it, to be as its table says, in steps."""
+def configuring_address(
+    engine: Engine,
+    table: AddressTable,
+    *,
+    is_start: bool,
+    filters: Mapping[QueueTable, Selector | None] = MappingProxyType({}),
+) -> Steps[None]:
+    """Makes an address, or changes it, to be as its table says, in steps. `filters`: of its queues, those that are compiled already."""
     address = engine.addresses.get(table.name) or engine.create_address(table.name)
     if address.is_auto:  # a frame had made it; from now on it stays
         address.stay()
@@ -232,7 +238,7 @@ def configuring_address(engine: Engine, table: AddressTable, *, is_start: bool) 
         sum(_ROUTING[kind] for kind in set(table.routing_types)) or engine.default_routing(table.name)
     )
     for queue in table.queues:
-        selector = yield from filtering(queue)
+        selector = filters[queue] if queue in filters else (yield from filtering(queue))
         if engine.addresses.get(table.name) is not address:  # it has gone meanwhile
             return
         several = len(table.routing_types) > 1

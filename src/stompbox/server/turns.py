@@ -30,10 +30,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
@@ -43,6 +43,7 @@ FOREVER: Final = float("inf")
 SMALL: Final = 1024  # octets of a read that is obeyed without a look at the clock
 SHARES: Final = 4  # of one turn: so many have some of it, at least
 
+T = TypeVar("T")
 Work = Callable[[float], bool]
 """Takes steps until the clock shows the time, one of them at least. True when there is more to do."""
 
@@ -153,6 +154,18 @@ class Turns:
                 return True
         then()
         return False
+
+    async def taken(self, steps: Generator[None, None, T]) -> T:
+        """What steps come to, for a coroutine: it waits for its turn whenever there is no more time."""
+        until = self.allowance()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                made: T = done.value
+                return made
+            if self.clock() > until:
+                until = await self.give_way()
 
     async def give_way(self) -> float:
         """For a coroutine that has done much: it goes on when it is its turn, up to the time that this returns."""

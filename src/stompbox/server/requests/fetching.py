@@ -287,17 +287,7 @@ async def selected(connection: Asker, text: str | None) -> Selector | None:
     """The selector of a request; a long one is compiled in turns of the loop."""
     if text is None or not is_long(connection, text):
         return selector_of(connection, text)
-    steps = compiling(connection, text)
-    turns = connection.broker.turns
-    until = turns.allowance()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            made: Selector = done.value
-            return made
-        if turns.clock() > until:
-            until = await turns.give_way()
+    return await connection.broker.turns.taken(compiling(connection, text))
 
 
 def _require_same(frame: Frame, address: Address, offset: int) -> None:
