@@ -20,6 +20,7 @@ from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
 from stompbox.broker.addresses.makers import Maker, Wanted, require_all, require_sends
 from stompbox.broker.addresses.redelivery import Outcome, Refusal, giving_back
+from stompbox.broker.addresses.routing import asks_of_bodies
 from stompbox.broker.addresses.unitofwork import UnitOfWork
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import FAR
@@ -131,7 +132,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
     is_durable, is_stored, acknowledged = False, False, 0
     commits.hold()
     try:
-        for part in _parts(transaction.sends):
+        for part in _pieces(transaction.sends):
             commits.resume(unit)
             is_stored |= _publish_part(engine, part, transaction.maker)
             unit.look()
@@ -210,6 +211,7 @@ def is_long(transaction: Transaction) -> bool:
         len(transaction.sends) > STEP
         or len(transaction.answered) > STEP
         or any(len(sent) > STEP for _, sent in transaction.answered)
+        or any(asks_of_bodies(address) for address, _ in transaction.sends)
     )
 
 
@@ -230,6 +232,17 @@ def prepare(engine: Engine, sends: list[tuple[Address, Run]], maker: Maker | Non
 def _parts(items: list[T]) -> Iterator[list[T]]:
     for at in range(0, len(items), STEP):
         yield items[at : at + STEP]
+
+
+def _pieces(sends: list[tuple[Address, Run]]) -> Iterator[list[tuple[Address, Run]]]:
+    """What is sent in one step: STEP runs, but of what goes where messages are looked into one message."""
+    for part in _parts(sends):
+        if not any([asks_of_bodies(address) for address, _ in part]):
+            yield part
+            continue
+        for address, run in part:
+            for at in range(len(run)):
+                yield [(address, run if len(run) == 1 else run.part(at, at + 1))]
 
 
 def _publish(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bool:

@@ -106,17 +106,24 @@ XPATHS = {
 }
 
 
-def looked_into(settings: Mapping[str, Any], count: int, *, is_lost: bool = False) -> int:
-    """Lines of the longest step in which a read of so many messages comes to where each of them is looked into."""
+def looked_into(
+    settings: Mapping[str, Any], count: int, *, is_lost: bool = False, transaction: str = ""
+) -> int:
+    """Lines of the longest step in which a read of so many messages, or their COMMIT, comes to where each of them is looked into."""
     world = World(**settings)
     client = world.client()
     bodies = [b"<a>" + b"<b>x</b>" * 50 + b"<c>%d</c></a>" % (number % 5) for number in range(count)]
     octets = b"".join(
         [
-            b"SEND\ndestination:/queue/q\nreceipt:%d\n\n%b\0" % (number, body)
+            b"SEND\ndestination:/queue/q\nreceipt:%d\n%b\n%b\0" % (number, transaction.encode(), body)
             for number, body in enumerate(bodies)
         ]
     )
+    if transaction:
+        client.say(("BEGIN", {"transaction": "t"}))
+        client.socket.data_received(octets)
+        world.until_idle()
+        octets = b"COMMIT\ntransaction:t\nreceipt:done\n\n\0"
     with world.steps() as steps:
         client.socket.data_received(octets)
         if is_lost:
@@ -124,7 +131,7 @@ def looked_into(settings: Mapping[str, Any], count: int, *, is_lost: bool = Fals
         world.until_idle()
     world.turn(20)
     if not is_lost:
-        assert client.confirmed() == [str(number) for number in range(count)]
+        assert client.confirmed() == [*map(str, range(count)), *(["done"] if transaction else [])]
     for name, are_wanted in (("q", False), ("r", True)):
         reader = world.client()
         where = f"/queue/{name}" if "diverts" in settings else f"/queue/q::{name}"
@@ -139,6 +146,13 @@ def looked_into(settings: Mapping[str, Any], count: int, *, is_lost: bool = Fals
 def test_no_step_is_longer_the_more_messages_of_a_read_are_looked_into(kind: str) -> None:
     looked_into(XPATHS[kind], 20)  # what is imported first
     few, many = (looked_into(XPATHS[kind], count) for count in (40, 160))
+    assert many <= 1.3 * few
+
+
+@pytest.mark.parametrize("kind", XPATHS)
+def test_no_step_is_longer_the_more_messages_of_a_transaction_are_looked_into(kind: str) -> None:
+    looked_into(XPATHS[kind], 20, transaction="transaction:t\n")
+    few, many = (looked_into(XPATHS[kind], count, transaction="transaction:t\n") for count in (40, 160))
     assert many <= 1.3 * few
 
 
