@@ -57,7 +57,7 @@ def row(page: Page, name: str) -> Locator:
 def cell(page: Page, name: str, column: str) -> Locator:
     """The cell of a row under a column's head."""
     heads = page.get_by_role("columnheader")
-    expect(heads.filter(has_text=column).first).to_be_visible()
+    expect(heads.filter(has_text=re.compile(rf"^{re.escape(column)}\W*$")).first).to_be_visible()
     at = [re.sub(r"\W+$", "", text) for text in heads.all_inner_texts()].index(column)
     return row(page, name).get_by_role("cell").nth(at)
 

@@ -237,7 +237,7 @@ def _parts(items: list[T]) -> Iterator[list[T]]:
 def _pieces(sends: list[tuple[Address, Run]]) -> Iterator[list[tuple[Address, Run]]]:
     """What is sent in one step: STEP runs, but of what goes where messages are looked into one message."""
     for part in _parts(sends):
-        if not any([asks_of_bodies(address) for address, _ in part]):
+        if not any(asks_of_bodies(address) for address, _ in part):
             yield part
             continue
         for address, run in part:
