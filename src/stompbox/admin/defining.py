@@ -96,24 +96,27 @@ async def create_queue(asked: ApiRequest) -> object:
     )
     right = Right.CREATE_DURABLE_QUEUE if order.durable else Right.CREATE_NON_DURABLE_QUEUE
     asked.require(right, order.address)
-    address = asked.broker.engine.addresses.get(order.address)
-    if address is None:
+    addresses, wanted = asked.broker.engine.addresses, table.queues[0]
+    if order.address not in addresses:
         asked.require(Right.CREATE_ADDRESS, order.address)
     with naming("filter"):
-        selector = await asked.broker.turns.taken(filtering(table.queues[0]))
-    address = asked.broker.engine.addresses.get(order.address)  # others had their turns meanwhile
+        selector = await asked.broker.turns.taken(filtering(wanted))
+    address = addresses.get(order.address)  # looked for now: others had their turns meanwhile
     there: Queue | None = None
     if address is not None:
         there = (address.anycast if order.routing_type is RoutingType.ANYCAST else address.named).get(name)
-    if there is not None and (
-        there.selector != selector or there.is_durable is not order.durable or there.owner
-    ):
+    if there is not None and differs(there, wanted, selector):
         with naming("queue"):
             raise Refused(
                 "queue-exists", f"queue {name[:200]!r} is there, with another filter, durability or owner"
             )
-    await _make(asked, table, {table.queues[0]: selector})
+    await _make(asked, table, {wanted: selector})
     return QueueCreated(order.address, name, is_new=there is None)
+
+
+def differs(there: Queue, wanted: QueueTable, selector: Selector | None) -> bool:
+    """Whether a queue has another filter, durability or owner than the one that is to be made. `selector`: the wanted filter."""
+    return there.selector != selector or there.is_durable is not wanted.durable or bool(there.owner)
 
 
 async def _make(

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from stompbox.admin.apirequest import ApiRequest
+from stompbox.admin.defining import differs
 from stompbox.admin.definitions import allowing, obeyed
 from stompbox.admin.endpoints import ON_BROKER, Truth, changing, naming, reading
 from stompbox.config import AddressTable, Loaded, RoutingType, toml
@@ -329,9 +330,7 @@ async def _require_address(asked: ApiRequest, table: AddressTable, where: str) -
             ) from None
         known = addresses.get(table.name)
         there = None if known is None else known.anycast.get(queue.name) or known.named.get(queue.name)
-        if there is not None and (
-            there.selector != selector or there.is_durable is not queue.durable or there.owner
-        ):
+        if there is not None and differs(there, queue, selector):
             raise Refused(
                 "queue-exists",
                 f"{where}: queue {shown(queue.name)} is there, with another filter, durability or owner; nothing was changed",

@@ -249,14 +249,20 @@ class Inside:
             if isinstance(found, Frame) and found.command in ("RECEIPT", "ERROR") and not self.answer.done():
                 self.answer.set_result(found)
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        """There is no socket: what is said here is handed over."""
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        """Nothing was paused before."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """The answer was handed over when it was written."""
 
-    def abort(self) -> None: ...
+    def abort(self) -> None:
+        """Nothing is left to be cut off: see `close`."""
 
-    def enter(self) -> None: ...
+    def enter(self) -> None:
+        """No listener counts it."""
 
-    def probe(self, seconds: int) -> None: ...
+    def probe(self, seconds: int) -> None:
+        """Nobody can go silent."""

@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from stompbox.message import Run
 
 
-"""What puts back what made room for something, given all that is withdrawn."""
-
-
 PART: Final = (
     500  # messages of a large unit that are let go in one step; addresses and queues that are gathered in one
 )
