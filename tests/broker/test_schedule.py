@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import pytest
 
+from stompbox.broker.engine import Load
 from stompbox.broker.queues import arrivals, delayed
 from stompbox.broker.queues.depth import depth_of
 from stompbox.broker.queues.reclaim import purge
 from stompbox.config.settings import AddressSetting
-from stompbox.message import MULTICAST
+from stompbox.message import MULTICAST, Run
 from tests.broker.world import NOW, Got, World
 
 DAY = 86_400_000
@@ -146,6 +149,46 @@ def drained(world: World) -> list[Got]:
         found += got
         world.commit()
     return found
+
+
+class Counted(list[Run]):
+    """Runs, and how many of them were looked at."""
+
+    looks = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        self.looks += len(found) if isinstance(key, slice) else 1
+        return found
+
+    def __iter__(self) -> Iterator[Run]:
+        for run in super().__iter__():
+            self.looks += 1
+            yield run
+
+
+@pytest.mark.usefixtures("little")
+def test_what_is_due_at_once_is_found_by_looking_at_each_run_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many were read together: all that were left were gone through anew for each that was due."""
+    monkeypatch.setattr(arrivals, "PORTION", 300)
+    world, read = World(page_size=1000 * SIZE), list[Counted]()
+    loaded = world.engine.loaded
+
+    def counted(load: Load, runs: list[Run], stop: int) -> None:
+        read.append(Counted(runs))
+        loaded(load, read[-1], stop)
+
+    monkeypatch.setattr(world.engine, "loaded", counted)
+    world.on_queue(world.consumer(), "q")
+    for number in range(300):
+        world.send("q", b"%03d" % number + bytes(SIZE), headers={**at(10), f"name-{number % 7}": "1"})
+    world.commit()
+    world.tick(10)
+    assert sorted(int(got.body[:3]) for got in drained(world)) == list(range(300))
+    assert sum(len(runs) for runs in read) > 250  # those that memory had no room for
+    assert sum(runs.looks for runs in read) <= 10 * 300
 
 
 @pytest.mark.usefixtures("little")

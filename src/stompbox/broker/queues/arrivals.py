@@ -211,17 +211,18 @@ def _take_due(queue: LoggedQueue, later: Later, runs: list[Run], stop: int) -> N
             end = stop
         while at < len(runs) and runs[at].stop <= first:
             at += 1
-        _wake_stretch(queue, runs[at:], first, end)
+        at = _wake_stretch(queue, runs, at, first, end)
     if queue.admission is not None:
         queue.admission.settle(queue)
 
 
-def _wake_stretch(queue: LoggedQueue, runs: list[Run], first: int, stop: int) -> None:
-    """One stretch of offsets, of which the first of these runs has the beginning."""
-    for run in runs:
-        low, high = max(run.first, first), min(run.stop, stop)
-        if low >= high:
-            break
+def _wake_stretch(queue: LoggedQueue, runs: list[Run], at: int, first: int, stop: int) -> int:
+    """One stretch of offsets, of which the run at `at` has the beginning. Which run has what follows it: no run is looked at twice for one
+    stretch after the other."""
+    while at < len(runs) and runs[at].first < stop:
+        run = runs[at]
+        high = min(run.stop, stop)
+        low = max(run.first, first)
         queue.skip(first, low)
         for segment, is_wanted in paging.sifted(queue, run, low, high):
             if is_wanted:
@@ -229,7 +230,11 @@ def _wake_stretch(queue: LoggedQueue, runs: list[Run], first: int, stop: int) ->
             else:
                 queue.skip(segment.first, segment.stop)
         first = high
+        if run.stop > stop:
+            break
+        at += 1
     queue.skip(first, stop)  # what is not there any more: it could not be stored, or retention has passed it
+    return at
 
 
 def offer(queue: LoggedQueue, segment: Segment) -> None:
