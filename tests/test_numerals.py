@@ -34,7 +34,7 @@ READS_ITSELF = {
     "stompbox.selectors.values",  # decimal numbers too, for every message
     "stompbox.spark.values",  # the same of Spark's types, for every value
     "stompbox.config.toml",  # a line's number in a message of tomllib's
-    "stompbox.server.transport.websocket",  # octets of a frame that it looks for the end of
+    "stompbox.server.transport.webframes",  # octets of a frame that it looks for the end of
     "stompbox.stomp.runs",  # octets that were found by a pattern
 }
 

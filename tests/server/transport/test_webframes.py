@@ -1,4 +1,5 @@
-"""Messages that are taken without the library are those that it would have found, and nothing else is taken."""
+"""Messages that are taken without the library are those that it would have found, and nothing else is taken; what goes out is cut between
+frames, in messages that are not too big for the strictest of clients."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFact
 from websockets.frames import Frame, Opcode
 
 from stompbox.server.transport import webframes
-from stompbox.server.transport.webframes import Frames, whole_messages
+from stompbox.server.transport.webframes import MESSAGE, Frames, messages, whole_messages
 
 LIMIT = 300
 MOST = 1 << 16
@@ -56,10 +57,11 @@ def test_the_simple_messages_at_the_front_are_taken_and_no_more(
     data = data[: max(0, len(data) - missing)]
     ends = list(itertools.accumulate(map(len, octets)))
     there = [frame for frame, end in zip(simple, ends, strict=False) if end <= len(data)]
-    at, payloads, is_text = whole_messages(b"before" + data, len(b"before"), most, LIMIT)
-    assert payloads == [bytes(frame.data) for frame in there]
-    assert at == len(b"before") + ([0, *ends][len(there)])
-    assert is_text is bool(there and there[-1].opcode is Opcode.TEXT)
+    found = whole_messages(b"before" + data, len(b"before"), most, LIMIT)
+    assert found.messages == len(there)
+    assert found.payload == b"".join(bytes(frame.data) for frame in there)
+    assert found.stop == len(b"before") + ([0, *ends][len(there)])
+    assert found.is_text is bool(there and there[-1].opcode is Opcode.TEXT)
 
 
 @given(st.binary(max_size=2000), st.binary(min_size=4, max_size=4))
@@ -80,15 +82,29 @@ def test_a_mask_is_taken_off_with_the_library_s_c_and_without(payload: bytes, ma
     ],
 )
 def test_what_is_anything_else_is_left(octets: bytes) -> None:
-    assert whole_messages(octets, 0, 10, MOST) == (0, [], False)
+    assert whole_messages(octets, 0, 10, MOST) == (0, 0, b"", False)
     simple = Frame(Opcode.BINARY, b"1").serialize(mask=True)
-    assert whole_messages(simple + octets + simple, 0, 10, MOST) == (len(simple), [b"1"], False)
+    assert whole_messages(simple + octets + simple, 0, 10, MOST) == (len(simple), 1, b"1", False)
 
 
 def test_compressed_messages_are_left() -> None:
     _, deflate = ServerPerMessageDeflateFactory().process_request_params([], [])
     octets = Frame(Opcode.TEXT, b"x" * 200).serialize(mask=True, extensions=[deflate])
-    assert whole_messages(octets, 0, 10, MOST) == (0, [], False)
+    assert whole_messages(octets, 0, 10, MOST) == (0, 0, b"", False)
+
+
+@given(st.lists(FRAMES, min_size=2, max_size=6), st.data())
+def test_the_rest_of_a_frame_is_taken_without_those_behind_it(
+    frames: list[Frame], data: st.DataObject
+) -> None:
+    octets = [serialized(frame) for frame in frames]
+    cut = data.draw(st.integers(1, len(octets[0]) - 1))
+    reader = Frames()
+    reader.portion(octets[0][:cut], 0, 1, MOST)
+    if not reader.is_within:  # its head is not whole, or it has no payload
+        return
+    assert reader.portion(octets[0][cut:] + b"".join(octets[1:]), 0, 0, MOST) == (len(octets[0]) - cut, 0, 0)
+    assert reader.is_between
 
 
 @given(st.lists(FRAMES, min_size=1, max_size=6), st.integers(0, 200))
@@ -99,3 +115,51 @@ def test_between_frames_is_where_the_last_one_has_ended(frames: list[Frame], mis
     reader = Frames()
     reader.portion(data[:cut], 0, MOST, MOST)
     assert reader.is_between is (cut in [0, *itertools.accumulate(map(len, octets))])
+
+
+ODD = [b"\0\nMESSAGE\n\n\0\n", b"\n\n\0", b"x" * 5000, b"\0" * MESSAGE, b"y" * 20_000]
+BODIES = st.one_of(st.binary(max_size=200), st.sampled_from(ODD))
+
+
+def frame(body: bytes, *, counted: bool) -> bytes:
+    length = b"content-length:%d\n" % len(body) if counted or b"\0" in body else b""
+    lines = [b"subscription:1\n", b"colour:red\n"]
+    lines.insert(len(body) % 3, length)  # last as a rule, elsewhere where a transformer wanted it so
+    return b"MESSAGE\n%b\n%b\0\n" % (b"".join(lines), body)
+
+
+@given(st.lists(st.builds(frame, BODIES, counted=st.booleans()), max_size=30))
+def test_cut_between_frames_and_only_there(frames: list[bytes]) -> None:
+    parts = list(messages(b"".join(frames)))
+    assert b"".join(parts) == b"".join(frames)
+    ends, at = {0}, 0
+    for one in frames:
+        at += len(one)
+        ends.add(at)
+    at = 0
+    for part in parts:
+        at += len(part)
+        assert at in ends
+        assert len(part) <= MESSAGE or part in frames
+
+
+def test_a_body_that_looks_like_the_end_of_a_head_is_not_cut() -> None:
+    """Its length is that of the frame before, whose line is looked for first: it counts where the head ends and nowhere else."""
+    forged = b"x\ncontent-length:3000\n\n" + b"y" * 500 + b"\0\nMESSAGE\n\n"
+    bodies = [b"a" * 3000, forged + b"z" * (3000 - len(forged)), forged * 5, b"", b"b" * 3000] * 3
+    frames = [
+        b"MESSAGE\nmessage-id:1-%d\ncontent-length:%d\n\n%b\0\n" % (n, len(body), body)
+        for n, body in enumerate(bodies)
+    ]
+    parts = list(messages(b"\n".join(frames)))  # heart-beats between them
+    assert b"".join(parts) == b"\n".join(frames)
+    assert all(
+        part.removeprefix(b"\n").startswith(b"MESSAGE\nmessage-id:") and part.rstrip(b"\n").endswith(b"\0")
+        for part in parts
+    )
+
+
+@given(st.binary(max_size=3 * MESSAGE), st.integers(0, 3 * MESSAGE))
+def test_pieces_of_a_large_frame_pass_whatever_they_hold(data: bytes, more: int) -> None:
+    data += bytes(more)
+    assert b"".join(messages(data)) == data

@@ -1,4 +1,4 @@
-"""What goes out over WebSocket: frames in messages that are not too big for the strictest of clients."""
+"""WebSocket as clients see it: messages that the strictest of them takes, and text that is none."""
 
 from __future__ import annotations
 
@@ -7,44 +7,12 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from stompbox.server.transport.websocket import MESSAGE, messages
+from stompbox.server.transport.webframes import MESSAGE
 
 WITHIN = 20.0  # seconds
-ODD = [b"\0\nMESSAGE\n\n\0\n", b"\n\n\0", b"x" * 5000, b"\0" * MESSAGE, b"y" * 20_000]
-BODIES = st.one_of(st.binary(max_size=200), st.sampled_from(ODD))
-
-
-def frame(body: bytes, *, counted: bool) -> bytes:
-    length = b"content-length:%d\n" % len(body) if counted or b"\0" in body else b""
-    lines = [b"subscription:1\n", b"colour:red\n"]
-    lines.insert(len(body) % 3, length)  # last as a rule, elsewhere where a transformer wanted it so
-    return b"MESSAGE\n%b\n%b\0\n" % (b"".join(lines), body)
-
-
-@given(st.lists(st.builds(frame, BODIES, counted=st.booleans()), max_size=30))
-def test_cut_between_frames_and_only_there(frames: list[bytes]) -> None:
-    parts = list(messages(b"".join(frames)))
-    assert b"".join(parts) == b"".join(frames)
-    ends, at = {0}, 0
-    for one in frames:
-        at += len(one)
-        ends.add(at)
-    at = 0
-    for part in parts:
-        at += len(part)
-        assert at in ends
-        assert len(part) <= MESSAGE or part in frames
-
-
-@given(st.binary(max_size=3 * MESSAGE), st.integers(0, 3 * MESSAGE))
-def test_pieces_of_a_large_frame_pass_whatever_they_hold(data: bytes, more: int) -> None:
-    data += bytes(more)
-    assert b"".join(messages(data)) == data
 
 
 def test_a_backlog_comes_in_messages_that_every_client_takes(broker: tuple[str, int]) -> None:

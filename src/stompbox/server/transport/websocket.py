@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import http
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ from websockets.typing import Subprotocol
 
 from stompbox.config import Listener, host_of, is_loopback, is_own_host
 from stompbox.errors import FrameError, PeerError, Refused, StompboxError
-from stompbox.server.transport.webframes import Frames, is_utf8, whole_messages
+from stompbox.server.transport.webframes import Frames, is_utf8, messages, whole_messages
 
 if TYPE_CHECKING:
     from stompbox.server.transport.host import ClientEnd, Host
@@ -37,15 +37,12 @@ STATUS: Final = MappingProxyType(
         "host-not-allowed": http.HTTPStatus.MISDIRECTED_REQUEST,
     }
 )
-# octets of a message with several frames: what the strictest clients take (Tomcat; Jetty 64 KiB, Python 1 MiB)
-MESSAGE: Final = 8192
 TURN: Final = 128  # frames of one client that are parsed before others have their turn: about 2 ms
 CHEAPER: Final = 4  # messages that need no library cost as one that does
 # octets that one message may have beyond the frame in it: the codec says better what is too long
 MORE: Final = 1024
 # octets that the request of a hand-shake may have at the least: browsers send cookies
 REQUEST: Final = 16 << 10
-_CONTENT_LENGTH: Final = b"\ncontent-length:"
 GET: Final = b"GET "  # RFC 6455, 4.1: the method of the hand-shake
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _TextDecoder = codecs.getincrementaldecoder("utf-8")
@@ -117,6 +114,8 @@ class WebSocket:
             if count:
                 at, frames = stop, frames + -(-count // CHEAPER)
                 continue
+            # of one that came in part the rest alone: what comes behind it may need no library again
+            most = 0 if self._frames.is_within else most
             stop, count, longest = self._frames.portion(data, at, most, self._limit)
             frames += count
             if not self._may_be(count, longest):
@@ -132,11 +131,11 @@ class WebSocket:
         """Takes messages that need no library, of a client that has logged in: where they end, and how many they are."""
         if self._is_strange or self._is_fragmented or not self._frames.is_between:
             return at, 0
-        stop, payloads, is_text = whole_messages(data, at, most, self._limit)
-        if payloads and self.connection is not None:
-            self.speaks_text = is_text
-            self.connection.receive(b"".join(payloads))
-        return stop, len(payloads)
+        found = whole_messages(data, at, most, self._limit)
+        if found.messages and self.connection is not None:
+            self.speaks_text = found.is_text
+            self.connection.receive(found.payload)
+        return found.stop, found.messages
 
     def _plan(self) -> None:
         if self._left and not self._is_paused and not self._is_planned:
@@ -470,23 +469,3 @@ class WebSocket:
 def _select(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
     """The highest version that both know; a client that offers none is let in, too."""
     return next((name for name in SUBPROTOCOLS if name in offered), None)
-
-
-def messages(data: bytes) -> Iterator[bytes]:
-    """`data` cut between frames, so that none has several frames in more than MESSAGE octets. A frame is not cut."""
-    start = at = 0
-    size = len(data)
-    while size - start > MESSAGE and at < size:
-        head = data.find(b"\n\n", at)
-        line = data.rfind(b"\n", at, head)
-        if not data.startswith(_CONTENT_LENGTH, line):  # which comes last, but for what a transformer made
-            line = data.find(_CONTENT_LENGTH, at, head)
-        counted = data[line + 16 : data.find(b"\n", line + 1)] if line >= 0 else b""
-        stop = head + 2 + int(counted) if counted.isdigit() else data.find(b"\0", head + 2)
-        # NUL and LF; or all: a piece of a large frame
-        end = stop + 2 if head >= 0 and 0 <= stop < size - 2 else size
-        if end - start > MESSAGE and at > start:
-            yield data[start:at]
-            start = at
-        at = end
-    yield data[start:]
