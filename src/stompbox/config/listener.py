@@ -5,6 +5,7 @@ Decides what a URL says and what its options (options.py) mean together. Values 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, NoReturn, Protocol
 
 from msgspec import Struct
@@ -61,11 +62,13 @@ class Listener(Struct, frozen=True):
         return f"<Listener {self}>"
 
     def __str__(self) -> str:
-        return (
-            joined(self.host, self.port)
-            if self.is_unix
-            else f"{self.scheme}://{joined(self.host, self.port)}"
-        )
+        return _shown(self.scheme, self.host, self.port)
+
+
+@lru_cache(64)  # each connection says several times where it came in
+def _shown(scheme: str, host: str, port: int) -> str:
+    where = joined(host, port)
+    return where if is_path(host) else f"{scheme}://{where}"
 
 
 def parse_listener(

@@ -56,7 +56,7 @@ class AckInTransaction(Word):
     IGNORE = "ignore"
 
 
-class ListenerOptions(Struct, frozen=True, kw_only=True, rename="camel"):
+class ListenerOptions(Struct, frozen=True, kw_only=True, cache_hash=True, rename="camel"):
     """What one listener does. In a URL the names are in camel case."""
 
     # Names of destinations.

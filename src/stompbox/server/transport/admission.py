@@ -14,6 +14,7 @@ oldest of them. Who was refused gives its place back at once.
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -113,6 +114,7 @@ class Listening(Protocol):
     def admission(self) -> Admission: ...
 
 
+@lru_cache(1024)
 def _network_of(peer: str) -> tuple[str, bool]:
     """What counts as one client address, and whether it is this machine."""
     try:
