@@ -40,7 +40,7 @@ _ITS_OWN: Final = frozenset(
 FOLLOWED: Final = _ITS_OWN | _OF_LOGS
 
 
-class Place(Struct, frozen=True):
+class NodeView(Struct, frozen=True):
     """Which node of a cluster answers. `leader`: who leads, as far as it knows, and `leader_admin`: the URL of its admin interface; `lag`:
     records that the log is known to have beyond what this node has, `stale_ms`: all that was confirmed before is here, null: not known."""
 
@@ -53,17 +53,17 @@ class Place(Struct, frozen=True):
     stale_ms: int | None = None
 
 
-def place_of(broker: Broker) -> Place | None:
+def node_view(broker: Broker) -> NodeView | None:
     """Which node of its cluster the broker is; None: it is alone."""
     if broker.cluster is None:
         return None
     node = cast("Node", broker.cluster)
     leader, admin = node.leader
     if not broker.is_view:
-        return Place(node.table.name, node.name, "leader", node.name, node.admin, stale_ms=0)
+        return NodeView(node.table.name, node.name, "leader", node.name, node.admin, stale_ms=0)
     lag = max(0, node.described().position - node.local.position)
     stale = int((monotonic() - node.as_of) * 1000) + 1 if node.as_of else None
-    return Place(node.table.name, node.name, node.role, leader, admin, lag, stale)
+    return NodeView(node.table.name, node.name, node.role, leader, admin, lag, stale)
 
 
 async def attend(broker: Broker, endpoint: Endpoint) -> dict[str, str]:

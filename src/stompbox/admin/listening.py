@@ -46,9 +46,9 @@ class AdminListener:
         self.table = table
         self.host = endpoint[0]
         self.context = admin_context(table)
-        self.place: unixsocket.Place | None = None  # the file that it has made
+        self.file: unixsocket.BoundFile | None = None  # the file that it has made
         if sockets is None:
-            sockets, self.place = bind(table)
+            sockets, self.file = bind(table)
         self.sockets = sockets
         self.history = History(broker)
         self.history.start()
@@ -87,8 +87,8 @@ class AdminListener:
     async def close(self) -> None:
         """Answers what is being asked, then no more."""
         await self.history.close()
-        if self.place is not None:  # before the socket is closed: after that another broker may take the name
-            self.place.remove()
+        if self.file is not None:  # before the socket is closed: after that another broker may take the name
+            self.file.remove()
         if self._loading is None:
             self._ignore()
         else:
@@ -108,7 +108,7 @@ def _libraries() -> Callable[[AdminListener], Awaitable[Serving]]:
     return serve
 
 
-def bind(table: AdminTable) -> tuple[list[socket.socket], unixsocket.Place | None]:
+def bind(table: AdminTable) -> tuple[list[socket.socket], unixsocket.BoundFile | None]:
     """What listens where the table says, and the file that it has made. Raises ConfigError."""
     endpoint = table.endpoint()
     assert endpoint is not None
@@ -119,10 +119,10 @@ def bind(table: AdminTable) -> tuple[list[socket.socket], unixsocket.Place | Non
     if not is_path(host):
         return _bind(host, port), None
     try:
-        bound, place = unixsocket.listening(host, table, BACKLOG)
+        bound, file = unixsocket.listening(host, table, BACKLOG)
     except OSError as error:
         raise ConfigError("cannot-listen", _said(host, port, error)) from None
-    return [bound], place
+    return [bound], file
 
 
 def _bind(host: str, port: int) -> list[socket.socket]:

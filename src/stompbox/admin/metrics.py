@@ -19,7 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from stompbox import __version__
-from stompbox.admin.following import place_of
+from stompbox.admin.following import node_view
 from stompbox.admin.health import of_role
 from stompbox.admin.history import EVENTS, PASSED
 from stompbox.admin.lag import Lag, Lags
@@ -304,20 +304,20 @@ def _of_fronts(broker: Broker) -> Iterator[Metric]:
 
 def _of_cluster(broker: Broker) -> Iterator[Metric]:
     """Without a cluster there are none of these, and of its nodes the leader alone tells of the others."""
-    place = place_of(broker)
-    if place is None:
+    node = node_view(broker)
+    if node is None:
         return
     yield GaugeMetricFamily(
-        "stompbox_cluster_leads", "1: this node leads, 0: it follows", value=place.role == "leader"
+        "stompbox_cluster_leads", "1: this node leads, 0: it follows", value=node.role == "leader"
     )
     passing = cast("Node", broker.cluster).passing
     passed = len(passing.relays) if passing is not None else 0
     yield GaugeMetricFamily(
         "stompbox_cluster_passed", "Clients that are passed on to the leader", value=passed
     )
-    if place.stale_ms is not None:
+    if node.stale_ms is not None:
         text = "All that was confirmed before is in this node's store"
-        yield GaugeMetricFamily("stompbox_cluster_stale_seconds", text, value=place.stale_ms / 1000)
+        yield GaugeMetricFamily("stompbox_cluster_stale_seconds", text, value=node.stale_ms / 1000)
     if broker.is_view:
         return
     table = cast("Node", broker.cluster).described()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from stompbox import __version__
-from stompbox.admin.following import Place, place_of
+from stompbox.admin.following import NodeView, node_view
 from stompbox.admin.health import Reason, of_role
 from stompbox.admin.lag import Lags
 from stompbox.broker.addresses.address import Address
@@ -102,7 +102,7 @@ class Status(Struct, frozen=True):
     disk_size: int | None
     min_disk_free: int
     dead_letters: list[DeadLetters]
-    cluster: Place | None = None
+    cluster: NodeView | None = None
 
 
 class AddressView(Struct, frozen=True):
@@ -254,7 +254,7 @@ def status_of(broker: Broker) -> Status:
         sum([len(connection.consumers) for connection in connections]), sum([len(connection.transactions) for connection in connections]),
         engine.memory.size, broker.configuration.global_max_size, broker.ledger.by_kind, _resident(),
         space and space.f_bavail * space.f_frsize, space and space.f_blocks * space.f_frsize, broker.configuration.min_disk_free,
-        _dead_letters(broker), place_of(broker),
+        _dead_letters(broker), node_view(broker),
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stompbox.server.broker import Broker
     from stompbox.server.cluster.node import Node
     from stompbox.server.readings import Readings
-    from stompbox.server.transport.unixsocket import Place
+    from stompbox.server.transport.unixsocket import BoundFile
 
 app = App(name="serve", help_epilogue=examples("serve"))
 
@@ -190,7 +190,7 @@ class Beside:
 
     def __init__(self, table: AdminTable) -> None:
         self._sockets: list[socket.socket] = []
-        self._place: Place | None = None
+        self._place: BoundFile | None = None
         self._table = table
 
     def follower(self, node: Node) -> AdminListener | None:

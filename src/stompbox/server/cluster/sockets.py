@@ -25,7 +25,7 @@ class ClientSockets:
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self.listeners = list(listeners)
         self.sockets: list[list[socket.socket]] = []  # for each listener
-        self.places: list[unixsocket.Place] = []
+        self.files: list[unixsocket.BoundFile] = []
         self._servers: list[asyncio.Server] = []
 
     def open(self) -> None:
@@ -48,8 +48,8 @@ class ClientSockets:
         if claimed is not None:
             return [claimed]
         if listener.is_unix:
-            bound, place = unixsocket.listening(listener.host, listener.options, BACKLOG)
-            self.places.append(place)
+            bound, file = unixsocket.listening(listener.host, listener.options, BACKLOG)
+            self.files.append(file)
             return [bound]
         return listening(listener.host, listener.port)
 
@@ -74,14 +74,12 @@ class ClientSockets:
 
     def close(self) -> None:
         self.rest()
-        for (
-            place
-        ) in self.places:  # while the sockets are open still: after that another broker may take the name
-            place.remove()
+        for file in self.files:  # while the sockets are open: after that another broker may take the name
+            file.remove()
         for bound in [bound for sockets in self.sockets for bound in sockets]:
             bound.close()
         self.sockets.clear()
-        self.places.clear()
+        self.files.clear()
 
     def __repr__(self) -> str:
         return f"<ClientSockets {' '.join(map(str, self.listeners))}>"
@@ -93,8 +91,8 @@ def listening(host: str, port: int) -> list[socket.socket]:
     infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     try:
         for family, _, _, _, address in dict.fromkeys(infos):
-            place: Any = (address[0], port, *address[2:])
-            bound = socket.create_server(place[:2], family=family, backlog=BACKLOG)
+            where: Any = (address[0], port, *address[2:])
+            bound = socket.create_server(where[:2], family=family, backlog=BACKLOG)
             bound.setblocking(False)
             found.append(bound)
             port = port or bound.getsockname()[1]

@@ -391,7 +391,7 @@ class Acceptor:
         self.library = WebSocketLibrary(broker)
         self.listener, self.context = self.prepare(listener)
         self.configured = str(listener)
-        self.place: unixsocket.Place | None = None  # the file that it has made
+        self.file: unixsocket.BoundFile | None = None  # the file that it has made
 
     def prepare(self, listener: Listener) -> tuple[Listener, ssl.SSLContext | None]:
         """What `change` needs; the files of certificates are read again. Raises ConfigError, and changes nothing."""
@@ -408,9 +408,9 @@ class Acceptor:
 
     def close(self) -> None:
         """Nobody listens there any more."""
-        if self.place is not None:
-            self.place.remove()
-            self.place = None
+        if self.file is not None:
+            self.file.remove()
+            self.file = None
 
     def receive(self) -> asyncio.BaseProtocol:
         accepted = Socket(self.broker, self)
@@ -452,7 +452,7 @@ def ready_made(acceptor: Acceptor) -> socket.socket | None:
     listener = acceptor.listener
     bound = systemd.inherited().claim(listener.host, listener.port)
     if bound is None and listener.is_unix:
-        bound, acceptor.place = unixsocket.listening(listener.host, listener.options, BACKLOG)
+        bound, acceptor.file = unixsocket.listening(listener.host, listener.options, BACKLOG)
     return bound
 
 

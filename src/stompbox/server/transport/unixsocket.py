@@ -27,7 +27,7 @@ KEPT: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BoundFile:
     """The file of a socket, as it was made: another broker may have put its own there since."""
 
     path: Path
@@ -41,7 +41,7 @@ class Place:
                 self.path.unlink()
 
 
-def listening(path: str, file: SocketFile, backlog: int) -> tuple[socket.socket, Place]:
+def listening(path: str, file: SocketFile, backlog: int) -> tuple[socket.socket, BoundFile]:
     """A socket at which nobody could connect before its file had its owner and permissions. Raises OSError, or ConfigError for an owner
     that there is not."""
     if not hasattr(socket, "AF_UNIX"):
@@ -51,18 +51,18 @@ def listening(path: str, file: SocketFile, backlog: int) -> tuple[socket.socket,
     try:
         bound.bind(path)
         found = os.lstat(path)
-        place = Place(Path(path), found.st_dev, found.st_ino)
+        made = BoundFile(Path(path), found.st_dev, found.st_ino)
         try:
             _give(path, file)
             bound.listen(backlog)
         except BaseException:
-            place.remove()
+            made.remove()
             raise
         bound.setblocking(False)
     except BaseException:
         bound.close()
         raise
-    return bound, place
+    return bound, made
 
 
 def _id_or_name(text: str) -> int | str:
