@@ -145,8 +145,10 @@ def _told(frame: FrameType | None) -> str:
     found: list[str] = []
     while frame is not None and len(found) < DEPTH:
         name = frame.f_code.co_filename.rpartition("/stompbox/")[2].rpartition("/site-packages/")[2]
-        if name.startswith("/") or name.endswith("events.py"):
+        if name.endswith("events.py"):  # asyncio's own
             break
+        if name.startswith("/"):  # of the standard library
+            name = "/".join(name.rsplit("/", 2)[1:])
         if not name.startswith("<frozen"):  # the machinery of imports
             found.append(f"{name}:{frame.f_lineno}:{frame.f_code.co_name}")
         frame = frame.f_back

@@ -118,9 +118,8 @@ class HttpServer:
         return f"<HttpServer connections={len(self.state.connections)} requests={self.state.total_requests}>"
 
 
-async def serve(listener: AdminListener) -> HttpServer:
-    """Serves the admin interface on the listener's sockets, which are accepted from now on."""
-    loop = listener.broker.loop
+def prepare(listener: AdminListener) -> uvicorn.Config:
+    """Builds the admin interface, as `serve` wants it: that takes some ms, and may be done in a thread."""
     app = build(listener.broker, listener.table, listener.history)
     config = uvicorn.Config(
         app, http=HttpProtocol, ws="none", lifespan="off", interface="asgi3",
@@ -132,6 +131,12 @@ async def serve(listener: AdminListener) -> HttpServer:
         limit_concurrency=CONNECTIONS, h11_max_incomplete_event_size=HEAD,
     )  # fmt: skip
     config.load()
+    return config
+
+
+async def serve(listener: AdminListener, config: uvicorn.Config) -> HttpServer:
+    """Serves the admin interface on the listener's sockets, which are accepted from now on."""
+    loop = listener.broker.loop
     state = ServerState()
 
     def connected() -> HttpProtocol:

@@ -9,6 +9,7 @@ import asyncio
 import errno
 import logging
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from stompbox.admin.history import History
@@ -74,8 +75,8 @@ class AdminListener:
 
     async def _load(self) -> None:
         try:
-            build = await self.broker.loop.run_in_executor(None, _libraries)
-            self._serving = await build(self)
+            serve = await self.broker.loop.run_in_executor(None, _prepared, self)
+            self._serving = await serve()
         except Exception:
             log.exception("the admin interface cannot be started; the broker goes on without")
             self._close_sockets()
@@ -101,11 +102,11 @@ class AdminListener:
         return f"<AdminListener {self.url} {'serving' if self._serving else 'asleep'}>"
 
 
-def _libraries() -> Callable[[AdminListener], Awaitable[Serving]]:
-    """In a thread: the loop goes on meanwhile."""
-    from stompbox.admin.http import serve
+def _prepared(listener: AdminListener) -> Callable[[], Awaitable[Serving]]:
+    """Loads the libraries and builds what they serve. In a thread: the loop goes on meanwhile."""
+    from stompbox.admin.http import prepare, serve
 
-    return serve
+    return partial(serve, listener, prepare(listener))
 
 
 def bind(table: AdminTable) -> tuple[list[socket.socket], unixsocket.BoundFile | None]:
