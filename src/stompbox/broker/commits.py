@@ -22,7 +22,7 @@ somebody else has sent a duplicate meanwhile: that one's RECEIPT will say that i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from stompbox.broker.addresses import contracts, fanout, lifetimes
@@ -45,12 +45,10 @@ if TYPE_CHECKING:
     from stompbox.message import Run
 
 
-PART: Final = (
-    500  # messages of a large unit that are let go in one step; addresses and queues that are gathered in one
-)
-MANY: Final = (
-    1000  # addresses and queues with news, beyond which they are gathered in steps before the commit is taken
-)
+# messages of a large unit that are let go in one step; addresses and queues that are gathered in one
+PART: Final = 500
+# addresses and queues with news, beyond which they are gathered in steps before the commit is taken: three milliseconds of one step
+MANY: Final = 500
 GOING: Final = 5 * MESSAGE  # steps (work.py) that it takes to let a queue go
 PASSES: Final = 8  # as often at most: others may have as much news again meanwhile
 
@@ -335,14 +333,8 @@ class Commits:
 
     def landed(self) -> None:
         """The commit that was taken last is durable."""
-        self._is_whole, self._taken = False, None
-        self.engine.bodies.landed()
-        for address, next in self._addresses.items():
-            address.log.landed(next)
-        for cache in self._caches:
-            cache.landed()
-        self._settle(self._units)
-        self._show(self._addresses)
+        for land, news in self._to_land():
+            land(news)
         self._forget_taken()
 
     @property
@@ -352,23 +344,22 @@ class Commits:
 
     def landing(self) -> Iterator[None]:
         """As `landed` does, in steps. No commit may be taken before all are done; nothing is left to do for `landed` then."""
+        for land, news in self._to_land():
+            for part in _parts(list(news)):
+                land(part)
+                yield
+        self._forget_taken()
+
+    def _to_land(self) -> tuple[tuple[Callable[[Collection[Any]], None], Collection[Any]], ...]:
+        """What has news of the commit that was taken, in the order in which it is told: nobody is shown what its sender may lose yet."""
         self._is_whole, self._taken = False, None
         self.engine.bodies.landed()
-        for offsets in _parts(list(self._addresses.items())):
-            for address, next in offsets:
-                address.log.landed(next)
-            yield
-        for caches in _parts(list(self._caches)):
-            for cache in caches:
-                cache.landed()
-            yield
-        for units in _parts(self._units):
-            self._settle(units)
-            yield
-        for addresses in _parts(list(self._addresses)):
-            self._show(addresses)
-            yield
-        self._forget_taken()
+        return (
+            (_land_offsets, self._addresses.items()),
+            (_land_caches, self._caches),
+            (self._settle, self._units),
+            (self._show, self._addresses),
+        )
 
     def _settle(self, units: Iterable[UnitOfWork]) -> None:
         for unit in units:
@@ -443,6 +434,16 @@ def _leaving(engine: Engine, queues: list[Queue]) -> Iterator[None]:
         lifetimes.queue_left(engine, queue)
         engine.work.spend(GOING)
         yield
+
+
+def _land_offsets(offsets: Collection[tuple[Address, int]]) -> None:
+    for address, next in offsets:
+        address.log.landed(next)
+
+
+def _land_caches(caches: Collection[Duplicates]) -> None:
+    for cache in caches:
+        cache.landed()
 
 
 def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
