@@ -115,7 +115,7 @@ class DiskLog:
         try:
             self._lock_file, self._head, self._beats = map(self._opened_file, ("lock", "head", "beat"))
             with self._turn, self._locked(self._answer):
-                self._identity = self._identify(cluster)
+                self.identity = self._identify(cluster)
                 self._settle()
         except OSError as error:
             raise refused(error, self.name) from error
@@ -153,17 +153,11 @@ class DiskLog:
         new.rename(file)
         sync_folder(self._folder)
 
+    largest: Final = LARGEST
+
     @property
     def name(self) -> str:
         return f"log in {self._folder}"
-
-    @property
-    def largest(self) -> int:
-        return LARGEST
-
-    @property
-    def identity(self) -> str:
-        return self._identity
 
     def last(self) -> int:
         with self._asking():

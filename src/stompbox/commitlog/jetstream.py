@@ -97,8 +97,8 @@ class JetStreamLog:
         self._mine = 0  # epoch of the last record that was appended
         self._tip = (0, 0)  # the last record that is known: position, epoch
         self._heard = 0.0
-        self._identity = ""
-        self._largest = 0
+        self.identity = ""
+        self.largest = 0
         self._said = ""  # the last error of the connection
         self._refused = ""  # what it does not let us do
         self._client: Client | None = None
@@ -118,14 +118,6 @@ class JetStreamLog:
     @property
     def name(self) -> str:
         return f"JetStream stream {self._stream} at {self._servers}"
-
-    @property
-    def largest(self) -> int:
-        return self._largest
-
-    @property
-    def identity(self) -> str:
-        return self._identity
 
     # From other threads
 
@@ -154,8 +146,8 @@ class JetStreamLog:
         return self._call(self._ask_first())
 
     def append(self, expected: int, epoch: int, kind: Kind, payload: bytes) -> int:
-        if len(payload) > self._largest:
-            raise ValueError(f"a record of {len(payload)} bytes; the most is {self._largest}")
+        if len(payload) > self.largest:
+            raise ValueError(f"a record of {len(payload)} bytes; the most is {self.largest}")
         return self._call(self._append(expected, epoch, kind, payload))
 
     def lead(self, expected: int, node: bytes) -> Record:
@@ -202,7 +194,7 @@ class JetStreamLog:
     async def _open(self) -> None:
         await self._connect()
         info = await self._prepare()
-        self._identity = check_owner(info, self._cluster, self.name)
+        self.identity = check_owner(info, self._cluster, self.name)
         check_safe(info, self._cluster, self.name)
         if not self._url.is_insecure:
             check_copies(info, self.name)
@@ -262,7 +254,7 @@ class JetStreamLog:
             )
         self._client = client
         self._refused = ""
-        self._largest = client.max_payload - HEAD - HEADERS
+        self.largest = client.max_payload - HEAD - HEADERS
         self._feed = Feed(client, self._stream, self._subject, ANSWER)
         await client.subscribe(beats_of(self._cluster), cb=self._hear)
 

@@ -58,7 +58,7 @@ class SharedLog:
         return handle
 
     def append(self, writer: MemoryLog, expected: int, epoch: int, kind: Kind, payload: bytes) -> Record:
-        """Under the lock. Raises as CommitLog.append does, for what a log knows."""
+        """Appends a record; its caller has the lock. Raises what CommitLog.append raises where a log refuses one."""
         if expected != self.last:
             raise Fenced("fenced", f"{writer.name}: record {self.last} is the last, not {expected}")
         if self.capacity is not None and len(self.records) >= self.capacity:
@@ -83,7 +83,8 @@ class MemoryLog:
 
     def __init__(self, shared: SharedLog, node: str, largest: int) -> None:
         self._shared = shared
-        self._largest = largest
+        self.largest: Final = largest
+        self.identity: Final = shared.identity
         self._node = node
         self._is_closed = False
         self._is_away = False
@@ -95,14 +96,6 @@ class MemoryLog:
     @property
     def name(self) -> str:
         return f"log in memory, node {self._node}"
-
-    @property
-    def largest(self) -> int:
-        return self._largest
-
-    @property
-    def identity(self) -> str:
-        return self._shared.identity
 
     @property
     def is_away(self) -> bool:
@@ -125,8 +118,8 @@ class MemoryLog:
             return self._shared.first
 
     def append(self, expected: int, epoch: int, kind: Kind, payload: bytes) -> int:
-        if len(payload) > self._largest:
-            raise ValueError(f"a record of {len(payload)} bytes; the most is {self._largest}")
+        if len(payload) > self.largest:
+            raise ValueError(f"a record of {len(payload)} bytes; the most is {self.largest}")
         return self._append(expected, epoch, kind, payload).position
 
     def lead(self, expected: int, node: bytes) -> Record:

@@ -106,7 +106,7 @@ class PostgresLog:
         self._listening = Line(parameters, self.name, self._watch, self._listen)
         self._threads: list[Thread] = []
         try:
-            self._identity = self._ask(self._reading, self._prepare)
+            self.identity = self._ask(self._reading, self._prepare)
             for work in (self._hear, self._tell):
                 thread = Thread(target=work, name="stompbox-log", daemon=True)
                 self._threads.append(thread)
@@ -134,17 +134,11 @@ class PostgresLog:
             "keepalives_count": 3,
         } | {name: value for name, value in found.items() if value is not None}
 
+    largest: Final = LARGEST
+
     @property
     def name(self) -> str:
         return f"PostgreSQL table {self._table} at {self._where}"
-
-    @property
-    def largest(self) -> int:
-        return LARGEST
-
-    @property
-    def identity(self) -> str:
-        return self._identity
 
     def _sql(self, text: str) -> sql.Composed:
         """The statement, of this cluster's tables."""
