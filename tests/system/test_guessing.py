@@ -20,8 +20,9 @@ USERS = "memory = true\n" + users("alice:" + hash_password("right"), "bob:right"
 @pytest.fixture
 def served(serve: Serve, tmp_path: Path) -> Served:
     path = tmp_path / "stompbox.toml"
+    # who waits longer than that for its turn is not looked at, and a busy machine takes seconds for a hundred hashes
     path.write_text(f"failed-login-delay = 1\nmax-failed-login-delay = 10\n{USERS}")
-    return serve("--config", str(path), "--no-admin", "--listen", "tcp://127.0.0.1:0")
+    return serve("--config", str(path), "--no-admin", "--listen", "tcp://127.0.0.1:0?handshakeTimeout=60000")
 
 
 def begun(served: Served, stack: ExitStack, source: str, login: str, passcode: str) -> Client:
