@@ -183,7 +183,8 @@ class Rows:
             yield (kind, key), value
 
     def state(self) -> JournalState | None:
-        """None in a file of an older version. Raises StoreError `data-corrupt` where it is missing."""
+        """Up to where the journal is in the tables; None: the file is of an older version, which had no journal. Raises StoreError
+        `data-corrupt` where a newer one lacks it."""
         found = self._execute("SELECT checksum, value FROM entry WHERE kind = ? AND key = ?", KEY).fetchone()
         if found is None:
             (version,) = self._execute("PRAGMA user_version").fetchone()

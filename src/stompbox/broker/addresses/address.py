@@ -418,7 +418,7 @@ class Address:
         )
 
     def verdicts(self, queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[int, int, bool]]:
-        """first .. stop-1 in ranges that the queue's selector takes or leaves."""
+        """The offsets first .. stop-1 in ranges of (first, stop, whether the queue's selector takes them)."""
         ranges = (
             [(first, stop)]
             if queue.selector is None

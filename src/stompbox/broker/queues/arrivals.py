@@ -19,8 +19,6 @@ from stompbox.broker.queues.groups import Groups
 from stompbox.broker.work import COPY, MESSAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from stompbox.broker.queues.logged import LoggedQueue
     from stompbox.message import Run
 

@@ -213,7 +213,7 @@ class Held:
         return left
 
     def end(self) -> None:
-        """Nothing more is looked at."""
+        """Gives up the snapshot: the browser shows no more of it."""
         for backlog, _ in self._waiting:
             backlog.unwatch(self._left)
         self._waiting, self._out = [], []

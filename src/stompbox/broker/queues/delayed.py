@@ -12,14 +12,11 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.memory import Memory
 from stompbox.broker.timers import Alarm, Timers
-
-if TYPE_CHECKING:
-    from stompbox.broker.logs.segments import Segment
 
 
 class Waits:

@@ -358,7 +358,7 @@ class Lanes:
         self._left().push(segment)
 
     def _left(self) -> Backlog:
-        """Where it goes what no selector was asked about."""
+        """The backlog for messages that no selector was asked about yet."""
         if not self.unsorted or self.unsorted[-1].asked:
             self.unsorted.append(Unsorted(self._backlog()))
         self._later()

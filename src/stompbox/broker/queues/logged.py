@@ -101,7 +101,8 @@ class LoggedQueue(SharedQueue):
         self.cursor.reach_all()
 
     def sorted_out(self) -> None:
-        """Nothing is to be sorted any more, or it begins: does the order of arrival decide everything?"""
+        """Finds out anew whether the order of arrival decides everything: not beside an admission, groups, browsers, priorities of
+        consumers, selectors, or messages that are sorted by their own priority."""
         is_special = (
             self.admission is not None or self.groups is not None or bool(self.readers) or self.has_tiers
         )

@@ -17,17 +17,16 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from stompbox.broker.logs.segments import EACH, Segment, cost_of, octets_of
 from stompbox.errors import TooManyBindings
 from stompbox.message import Run, Shape
 
-if TYPE_CHECKING:
-    from stompbox.broker.logs.segments import Segment
-
 NO_LIMIT: Final = 1 << 62
-LOOKED: Final = 16
+LOOKED: Final = (
+    16  # consumers that were asked and may have no more, after which the others wait for the next time
+)
 SHARE: Final = 64 << 10  # octets that a session may have in any case, however much the others have
 # octets of memory that a queue of a subscription's own takes, with something in it, at a guess
 BOUND: Final = 2 << 10
@@ -150,9 +149,6 @@ class Allowance:
         return f"<Allowance unacknowledged={self.size} of {self.most} subscribed={self.subscribed}>"
 
 
-FAR: Final = 1 << 62  # no limit
-
-
 class Memory:
     """Counts the memory that an address, or the engine, takes for messages. `whole`: that of the engine, of which this one is a part.
     `unacknowledged`: the engine's, of the whole."""
@@ -174,16 +170,16 @@ class Memory:
         self.unacknowledged = unacknowledged
         self.kept = 0
         self.size = self.count = 0
-        self.most = self.most_messages = FAR
+        self.most = self.most_messages = NO_LIMIT
         self.is_pressed = False  # as a whole: it was full since reclaim.py has looked, at `looked`
-        self.looked = -FAR
+        self.looked = -NO_LIMIT
 
     def limit(self, size: int, messages: int) -> None:
         """Sets the most octets and messages that are taken; -1: no limit."""
-        self.most = size if size >= 0 else FAR
+        self.most = size if size >= 0 else NO_LIMIT
         if self.unacknowledged is not None:
             self.unacknowledged.limit(size // 2 if size >= 0 else NO_LIMIT)
-        self.most_messages = messages if messages >= 0 else FAR
+        self.most_messages = messages if messages >= 0 else NO_LIMIT
 
     def begin_relief(self, now: int, pause: int) -> bool:
         """Whether it is time to look again for what can be given back: `pause` ms after the last time."""
@@ -230,7 +226,7 @@ class Memory:
 
     @property
     def is_full(self) -> bool:
-        """Whether this session, or all together, has as much as it may."""
+        """Whether this address, or all together, take as much as they may."""
         if self.taken >= self.most or self.count >= self.most_messages:
             return True
         return self.whole is not None and self.whole.is_full

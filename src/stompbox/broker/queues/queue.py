@@ -61,10 +61,10 @@ class Queue(LoggedQueue):
     # What arrives
 
     def expect(self, run: Run, first: int, stop: int) -> None:
-        """Scheduled messages that the queue which it shows has in the log alone; of a browser (browsing.py)."""
+        """Does nothing: only a browser is told of scheduled messages that its queue has in the log alone (browsing.py)."""
 
     def offer(self, run: Run, first: int, stop: int) -> None:
-        """Messages that were routed here just now. Goes straight to a consumer that has credit."""
+        """Takes messages that were routed here just now; they go straight to consumers that have credit, and else wait."""
         if not self.is_simple or run.shape.special is not None:
             arrivals.arrive(self, run, first, stop)
             return
@@ -87,7 +87,8 @@ class Queue(LoggedQueue):
             common.push(segment)
 
     def give_lane(self, lane: Lane, segment: Segment, takers: RoundRobin[Binding]) -> bool:
-        """True when all of it went. Each lane takes turns of its own, so that lanes that alternate do not favour anybody."""
+        """Gives the segment to those who take the lane's messages; True when all of it went. Each lane takes turns of its own, so that
+        lanes that alternate do not favour anybody."""
         if not takers:
             return False
         if self.groups is not None and not isinstance(lane, Binding):
@@ -187,7 +188,7 @@ class Queue(LoggedQueue):
     def give(
         self, binding: Binding, segment: Segment, most: int, takers: RoundRobin[Binding] | None = None
     ) -> bool:
-        """Up to `most` messages to one consumer; True when something is left. Without credit it is not among the `takers` any more."""
+        """Gives up to `most` messages to one consumer; True when something is left. Without credit it leaves the `takers`."""
         consumer = binding.consumer
         if not consumer.has_credit:
             binding.leave_out(takers)
@@ -238,7 +239,7 @@ class Queue(LoggedQueue):
             self.engine.dispatch_later(self)
 
     def unacknowledge(self, segment: Segment) -> None:
-        """A transaction that could not be stored had acknowledged it."""
+        """Counts messages as out again: the transaction that had acknowledged them could not be stored."""
         self.delivering += len(segment)
         if self.tally is not None:
             self.tally.came(segment.run, [(segment.first, segment.stop)])
@@ -246,7 +247,7 @@ class Queue(LoggedQueue):
             self.cursor.revoke(segment.first, segment.stop)
 
     def die(self, segment: Segment, reason: str) -> None:
-        """Handed out, and not to be again: dead letters."""
+        """Makes dead letters of messages that were handed out."""
         self.delivering -= len(segment)
         self.engine.dead_letter(self, segment, reason)
         self._answered(segment)
@@ -257,7 +258,7 @@ class Queue(LoggedQueue):
         self.waits.add(segment, self.engine.now + delay)
 
     def take_back(self, segment: Segment) -> None:
-        """To its place: it was handed out and is not done with."""
+        """Puts messages that were handed out and are not done with back where they were."""
         self.delivering -= len(segment)
         if self.kind is Kind.READER and not self.bindings:
             return  # the log has it, from its position on
@@ -294,7 +295,7 @@ class Queue(LoggedQueue):
         return binding
 
     def unbind(self, binding: Binding) -> None:
-        """What the consumer still has of this queue must have been taken from it, or the queue goes."""
+        """Lets a consumer go. What it still has of this queue must have been taken from it, or the queue goes."""
         self._leave(binding)
         binding.consumer.forget(binding)
         if self.room is not None:

@@ -116,7 +116,7 @@ class SharedQueue(QueueState):
         self.consumers_changed()
 
     def pause(self) -> None:
-        """Nothing goes out until `resume`; what is out stays out."""
+        """Hands out nothing until `resume`; what consumers have they keep."""
         self.is_paused = True
         self.consumers_changed()
 
@@ -126,12 +126,12 @@ class SharedQueue(QueueState):
         self.dispatch()
 
     def open(self) -> None:
-        """consumers-before-dispatch: enough have come, or it has taken long enough."""
+        """Begins to hand out: so many consumers have come as `consumers-before-dispatch` asks for, or `delay-before-dispatch` is over."""
         self.is_open = True
         self.consumers_changed()
 
     def show_to(self, reader: QueueState) -> None:
-        """A browser that gets what arrives from now on."""
+        """Has a browser get copies of what arrives from now on."""
         self.readers = self.readers or {}
         self.readers[reader] = None
         self.consumers_changed()
@@ -169,7 +169,7 @@ class SharedQueue(QueueState):
             self.backlog.discard(binding.consumer.selector)
 
     def _lists_with(self, binding: Binding) -> list[RoundRobin[Binding]]:
-        """The lists of takers, of the lanes, in which a consumer belongs."""
+        """Chooses the lists in `lane_takers` that a consumer belongs to."""
         by_lane, is_shared = self.lane_takers or {}, self.is_shared
         return [takers for lane, takers in by_lane.items() if not is_shared or takes(binding, lane)]
 
@@ -188,7 +188,7 @@ class SharedQueue(QueueState):
         self.sorted_out()
 
     def takers_of(self, lane: Lane) -> RoundRobin[Binding]:
-        """The consumers that take the lane's messages and are not known to be without credit; the others will be fed when they have."""
+        """The consumers that take the lane's messages and whose credit is not known to be used up; others are fed when they have some."""
         if self.takers is not self.bindings:  # one or none
             return takers_of(lane, with_credit(self.takers), is_shared=self.is_shared)
         if self.lane_takers is None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class QueueState(metaclass=ABCMeta):
-    """A queue as far as it needs nothing of those who hand out."""
+    """What a queue is, without its backlog and without the handing out of messages."""
 
     __slots__ = (
         "_no_local", "address", "bindings", "candidates", "cursor", "delivering", "doubted_below",
@@ -46,37 +46,43 @@ class QueueState(metaclass=ABCMeta):
         self.cursor = cursor
         self.selector = selector
         self._no_local = 0
-        self.bindings: RoundRobin[Binding] = RoundRobin()
-        # those of them that are not known to be without credit; of a single one nobody remembers
-        self.candidates = self.bindings
-        self.takers = self.bindings  # those that get messages now
-        self.ready = self.bindings  # and are not known to be without credit
+        # Consumers, in the order of their turns. A list that would have the same members as another one is the other one
+        self.bindings: RoundRobin[Binding] = RoundRobin()  # all
+        self.candidates = (
+            self.bindings
+        )  # but those whose credit is known to be used up; a single one always stays
+        self.takers = (
+            self.bindings
+        )  # that get messages now: all, the exclusive one, or none while it is paused
+        self.ready = self.bindings  # those of the takers that are candidates, too
         self.readers: dict[QueueState, None] | None = None  # browsers that get copies of what arrives
         self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
         self.delivering = 0  # messages that consumers have and have not acknowledged
         self.out = 0  # octets of them, but for what transactions have acknowledged
-        self.room: Room | None = None  # once there was none, as its consumers had too much
-        self.doubted_below = 0  # may have been delivered before a crash
+        self.room: Room | None = None  # from when on its consumers had too much that they did not acknowledge
+        self.doubted_below = 0  # messages with lower offsets may have been delivered before a crash
         # stopped while somebody still had credit, so that other queues get their turn
         self.is_halfway = False
-        self.turn = 0
+        self.turn = (
+            0  # whose turn it was last, by index, among consumers whose selectors take the same messages
+        )
         self.rules = PLAIN
         self.is_paused = False  # by an operator: nothing goes out
         self.is_open = True  # consumers-before-dispatch: enough have come
         self.has_tiers = False  # consumers differ in priority
-        self.is_simple = True
+        self.is_simple = True  # the order of arrival decides everything (`sorted_out`)
         # the durable subscription that it belongs to; of a named reader, whose it is (readers.py)
         self.owner = owner
         self.maker: str | None = None  # the user for whom it counts (makers.py)
         self.is_auto = is_auto  # a frame made it: it goes when nobody needs it (lifetimes.py)
         self.used = engine.now  # when it had something to hand out, or somebody to hand it to
         self.uses = 0  # consumers that it has had
-        self.joined = 0  # it was the address's so-manieth queue
+        self.joined = 0  # its number among all queues that its address has had, from 1 on
         self.is_watched = False  # for slow consumers
         self.redrive: Taking | None = None  # takes its messages back to where they came from
         # when a reader group's position last went on, ms since the epoch; 0: not since the start
         self.moved = 0
-        self.first_use = 0  # and had when the first of those that are there came
+        self.first_use = 0  # what `uses` was when the first of the consumers came that are there now
 
     # What messages go through (queue.py)
 
@@ -110,7 +116,7 @@ class QueueState(metaclass=ABCMeta):
 
     @abstractmethod
     def die(self, segment: Segment, reason: str) -> None:
-        """Handed out, and not to be again: dead letters."""
+        """Makes dead letters of messages that were handed out."""
 
     @abstractmethod
     def set_aside(self, segment: Segment, delay: int) -> None:
@@ -131,7 +137,7 @@ class QueueState(metaclass=ABCMeta):
 
     @abstractmethod
     def sorted_out(self) -> None:
-        """Nothing is to be sorted any more, or it begins: does the order of arrival decide everything?"""
+        """Finds out anew whether the order of arrival decides everything (`is_simple`): what could speak against it has come or gone."""
 
     # What it is
 
@@ -253,6 +259,7 @@ class QueueState(metaclass=ABCMeta):
     # What arrives
 
     def show(self, run: Run, first: int, stop: int) -> None:
+        """Gives browsers copies of messages that have come."""
         for reader in tuple(self.readers or ()):
             reader.offer(run, first, stop)
 

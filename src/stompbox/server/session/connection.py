@@ -42,7 +42,6 @@ from stompbox.stomp.session import SessionState
 from stompbox.stomp.versions import SUPPORTED
 
 if TYPE_CHECKING:
-    from stompbox.config import ListenerOptions
     from stompbox.server.seam import Transport
     from stompbox.server.session.core import SessionCore
 
@@ -127,7 +126,7 @@ class Connection(Writing):
             self.refuse(error, frame)
             return
         except Exception as error:
-            self.contain(f"it was looked whether {frame.command} may come", error, frame)
+            self.contain(f"{frame.command} was looked up in the table of what may come", error, frame)
             return
         self.attempt(obey, frame, frame)
 

@@ -43,7 +43,7 @@ class Pending:
 
     @property
     def is_refused(self) -> bool:
-        """Asked when the disk has refused the commit."""
+        """Whether its receipts become ERRORs; asked when the disk has refused the commit."""
         return self.unit.is_refused if self.unit is not None else self.is_refusable
 
 
