@@ -31,9 +31,9 @@ FLOORS: dict[str, int] = {
     **dict.fromkeys(("admin", "spark", "blocking", "tracing"), 5),
     **dict.fromkeys(("pipelines", "testing"), 6),
     **dict.fromkeys(("cli", "pytest_plugin"), 7),
-    "__main__": 8,  # the door
+    "__main__": 8,  # python -m stompbox
 }
-OUTSIDE = {"pyspark_stomp": "spark"}  # packages beside stompbox, and the room that each is a door of
+OUTSIDE = {"pyspark_stomp": "spark"}  # packages beside stompbox, and the room that each leads into
 
 # What stomp/ and broker/ may not import: I/O, clocks, chance, threads. Time and ids are arguments.
 IMPURE = frozenset(
@@ -98,7 +98,7 @@ def _imported(node: ast.ImportFrom, name: str) -> str:
 
 
 def room_of(module: str) -> str | None:
-    """The room of a module of ours; "" for the front door, None for others' modules."""
+    """The room of a module of ours; "" for the package itself, None for others' modules."""
     parts = module.split(".")
     if parts[0] in OUTSIDE:
         return OUTSIDE[parts[0]]

@@ -1,4 +1,4 @@
-"""What spans keys: open doors are refused, doubtful things are warned about, and what a reload cannot change."""
+"""What spans keys: what would let anybody in is refused, doubtful things are warned about, and what a reload cannot change."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def test_a_socket_for_all_addresses_of_both_kinds_is_that_of_0000() -> None:
     with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as both:
         port = both.getsockname()[1]
         inherited.left = [both]
-        assert inherited.claim("127.0.0.1", port) is None  # a door to others is not opened by mistake
+        assert inherited.claim("127.0.0.1", port) is None  # nothing listens for others by mistake
         assert inherited.claim("0.0.0.0", port + 1) is None
         assert inherited.claim("0.0.0.0", port) is both
         assert inherited.left == []

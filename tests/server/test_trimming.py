@@ -11,8 +11,8 @@ from stompbox.server import trimming
 from stompbox.server.trimming import LEAST, Trimming
 from tests.conftest import Serve
 from tests.server.world import House, configured, play
-from tests.system.doors import resident, wait_until
 from tests.system.plain import Plain
+from tests.system.transports import resident, wait_until
 
 IDLE = 100 << 20
 

@@ -16,7 +16,7 @@ from stompbox.server.session.connection import Connection
 from stompbox.server.transport.tcp import listen
 from stompbox.store.memory import MemoryStore
 from tests.certificates import of_localhost
-from tests.system.doors import message, upgrade
+from tests.system.transports import message, upgrade
 
 WITHIN = 20.0  # seconds for anything
 KINDS = ("tcp", "tls", "websocket")

@@ -12,7 +12,8 @@ from select import select
 import pytest
 
 from tests.conftest import Serve, Served
-from tests.system.doors import (
+from tests.system.plain import Plain
+from tests.system.transports import (
     KINDS,
     WITHIN,
     Rude,
@@ -23,7 +24,6 @@ from tests.system.doors import (
     upgrade,
     wait_until,
 )
-from tests.system.plain import Plain
 
 Start = Callable[[str], Served]
 

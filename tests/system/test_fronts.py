@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Serve, Served, children, end, start_broker
-from tests.system.doors import KINDS, connected, listeners, message, resident, wait_until
 from tests.system.plain import Plain
+from tests.system.transports import KINDS, connected, listeners, message, resident, wait_until
 
 FRONTS = ("--fronts", "2")
 MANY = 24  # connections: with two fronts, none of which gets all

@@ -13,8 +13,8 @@ import pytest
 
 from stompbox.security import hash_password
 from tests.conftest import Serve, Served
-from tests.system.doors import KINDS, Rude, connected, listeners, message, wait_until
 from tests.system.plain import Plain
+from tests.system.transports import KINDS, Rude, connected, listeners, message, wait_until
 from tests.users import users
 
 NUMBERS = [b"%d" % number for number in range(300)]  # more frames than one turn of a WebSocket may have

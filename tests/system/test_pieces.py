@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import Served, end, start_broker
-from tests.system.doors import KINDS, connected, listeners, message
+from tests.system.transports import KINDS, connected, listeners, message
 
 PIECE = b"y" * 1000
 Case = tuple[bytes, bytes, int, str]

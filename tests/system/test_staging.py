@@ -1,4 +1,4 @@
-"""What a client stages and publishes is no more than what it could send: the same checks, rights, stamps and routes."""
+"""What a client stages and publishes is no more than what it could send: the same checks, rights, added headers and routes."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from threading import Thread
 import pytest
 
 from tests.conftest import Serve, Served, end, start_broker
-from tests.system.doors import KINDS, Rude, connected, listeners, message, resident, wait_until
 from tests.system.plain import Plain
+from tests.system.transports import KINDS, Rude, connected, listeners, message, resident, wait_until
 
 MOST = 60 << 20  # octets that are sent at the most; what the systems hold in between is a part of it
 ROOM = 30 << 20  # octets by which the broker may grow meanwhile

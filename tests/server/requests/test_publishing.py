@@ -115,7 +115,8 @@ def test_while_a_portion_is_on_its_way_to_the_disk_the_next_one_is_sent_and_no_m
             await world.until(lambda: store.holds.is_set() and sent["received"] > sum(store.stored))
             for _ in range(100):  # turns in which it could go on
                 await asyncio.sleep(0)
-            most = publishing.PORTION // 100_000 + 1  # of a portion; a busy machine may store it in several commits
+            # messages of a portion, which a busy machine may store in several commits
+            most = publishing.PORTION // 100_000 + 1
             assert sent["received"] - store.stored[0] <= 2 * most
         finally:
             store.goes_on.set()
