@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 
 import stompbox
-from stompbox.cli import app
+from stompbox.cli.application import app
 from stompbox.config import read
 from stompbox.server.verifying import verify
 from tests.testing.test_pytest_plugin import play

@@ -66,6 +66,23 @@ def test_what_cannot_be_made_names_its_field(served: Served, order: object, code
     assert read(served.admin, "addresses?address=made.x")["addresses"] == []
 
 
+def test_a_word_that_is_none_of_an_enumeration_names_those_that_are(served: Served) -> None:
+    for path, order, field, words in (
+        ("queues/create", {"address": "made.x", "routing_type": "ANY"}, "routing_type", "ANYCAST, MULTICAST"),
+        (
+            "addresses/create",
+            {"address": "made.x", "routing_type": "ANY"},
+            "routing_type",
+            "ANYCAST, MULTICAST",
+        ),
+        ("frames/log", {"by": "name", "value": "x"}, "by", "connection, user, peer, address"),
+        ("frames/log", {"value": "x"}, "by", "connection, user, peer, address"),
+    ):
+        answer = post(served.admin, path, order)
+        assert (answer.status, answer.json["field"]) == (400, field)
+        assert words in answer.json["detail"]
+
+
 def test_a_queue_that_is_there_otherwise_is_left_as_it_is(served: Served) -> None:
     assert post(served.admin, "queues/create", {"address": "made.other"}).json["is_new"]
     answer = post(served.admin, "queues/create", {"address": "made.other", "filter": "a = 1"})

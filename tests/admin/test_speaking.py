@@ -118,3 +118,35 @@ def test_a_durable_subscription_in_use_is_left_alone(served: Served) -> None:
         post(served.admin, "messages/send", {"destination": "/topic/say.used", "body": "x"})
         assert client.receive().body == b"x"
     assert ask(served.admin, "/readyz").status == 200
+
+
+TOPIC = {"destination": "/topic/say.wrong", "client_id": "shop", "name": "wrong"}
+
+
+@pytest.mark.parametrize(
+    ("path", "order", "expected"),
+    [
+        ("messages/send", {"destination": "/queue/*"}, (400, "bad-destination", "destination")),
+        ("messages/send", {"destination": "/temp-queue/x"}, (409, "no-such-temporary", "destination")),
+        (
+            "messages/send",
+            {"destination": "/queue/x", "headers": {"priority": "z"}},
+            (400, "bad-priority", "headers"),
+        ),
+        (
+            "messages/send",
+            {"destination": "/queue/x", "virtual_host": "a\nb"},
+            (400, "unencodable-header", "virtual_host"),
+        ),
+        ("durables/create", {**TOPIC, "destination": "/queue/x"}, (409, "durable-on-queue", "destination")),
+        ("durables/create", {**TOPIC, "destination": "/topic/"}, (400, "bad-destination", "destination")),
+        ("durables/create", {**TOPIC, "selector": "a ="}, (400, "selector-syntax", "selector")),
+        ("durables/create", {**TOPIC, "client_id": "a\nb"}, (400, "unencodable-header", "client_id")),
+        ("durables/delete", {"client_id": "shop", "name": "never"}, (404, "no-such-subscription", "name")),
+    ],
+)
+def test_a_refusal_names_the_field_that_is_wrong(
+    served: Served, path: str, order: dict[str, object], expected: tuple[int, str, str]
+) -> None:
+    answer = post(served.admin, path, order)
+    assert (answer.status, answer.code, answer.json["field"]) == expected

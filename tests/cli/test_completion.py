@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from cyclopts import App
 
-from stompbox import cli
 from stompbox.cli import completion
+from stompbox.cli.overview import COMMANDS
 from tests.cli.conftest import Run
 
 
@@ -16,4 +16,4 @@ from tests.cli.conftest import Run
 def test_every_command_is_completed(running: Callable[[App], Run], shell: str) -> None:
     code, out, err = running(completion.app)(shell)
     assert (code, err) == (0, "")
-    assert [name for _, name, *_ in cli._COMMANDS if name not in out] == []
+    assert [name for _, name, *_ in COMMANDS if name not in out] == []

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from stompbox.cli import app
+from stompbox.cli.application import app
 from stompbox.cli.examples import ALL, OF, examples
 
 LINES = [

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from stompbox.cli import _COMMANDS
+from stompbox.cli.overview import COMMANDS
 from tests.conftest import Serve
 
 
@@ -116,7 +116,7 @@ def test_a_server_of_http_is_named(serve: Serve) -> None:
     assert served.log.read_text() == "", "what strangers say to the console is no warning"
 
 
-@pytest.mark.parametrize("command", [name for _, name, _, _ in _COMMANDS])
+@pytest.mark.parametrize("command", [name for _, name, _, _ in COMMANDS])
 def test_help_shows_neither_what_is_off_nor_what_nobody_writes(command: str) -> None:
     done = stompbox(command, "--help")
     assert (done.returncode, done.stderr) == (0, b"")

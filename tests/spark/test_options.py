@@ -238,6 +238,7 @@ REFUSED_STREAMS = [
         ["'maxTriggerDelay'", "'soon'", "ms, s, m, h or d"],
     ),
     ({"minRowsPerTrigger": "5", "maxTriggerDelay": "1.5s"}, "bad-option", ["'maxTriggerDelay'", "'1.5s'"]),
+    ({"group": "a\nb"}, "bad-option", ["'group'", "control characters"]),
     ({"maxoffsetspertrigger": "x"}, "bad-option", ["option 'maxOffsetsPerTrigger' is 'x'"]),
     ({"maxTriggerDelay": "1s"}, "missing-option", ["'maxTriggerDelay'", "'minRowsPerTrigger'"]),
     (

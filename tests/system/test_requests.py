@@ -294,6 +294,8 @@ def test_an_attempt_sent_twice_is_published_once(link: SparkLink) -> None:
         ("group-open", {"group": "g", "destinations": "/queue/a", "starting": "soon"}, None, "bad-starting"),
         ("group-commit", {"group": "g"}, {"a": True}, "bad-json"),
         ("group-commit", {"group": "g"}, {}, "no-such-group"),
+        ("group-open", {"group": "a\nb", "destinations": "/queue/a"}, None, "bad-name"),
+        ("group-open", {"group": "a\x1b[2Jb", "destinations": "/queue/a"}, None, "bad-name"),
         ("publish", {"sink": "s", "batch": "0"}, {"attempts": [["0", "1"]]}, "bad-json"),
         ("stage", {"sink": "s", "batch": "0", "partition": "0", "attempt": "0"}, b"no chunk", "data-corrupt"),
     ],

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from stompbox.admin.apirequest import ANSWER_WITHIN, ApiRequest
-from stompbox.admin.endpoints import ON_BROKER, Nothing, changing
+from stompbox.admin.endpoints import ON_BROKER, Nothing, changing, naming
 from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.security import Right
 from stompbox.server import reloading
@@ -187,9 +187,10 @@ async def log_frames(asked: ApiRequest) -> object:
     order: OfFrames = asked.order
     asked.require()
     if order.by is None or not order.value:
-        raise IllegalFrame(
-            "bad-json", f"`by` is one of {', '.join([by.value for by in By])}, and `value` says which"
-        )
+        with naming("by" if order.by is None else "value"):
+            raise IllegalFrame(
+                "bad-json", f"`by` is one of {', '.join([by.value for by in By])}, and `value` says which"
+            )
     asked.begin()
     asked.broker.frames.add(Wish(order.by, order.value))
     return {"frames": asked.broker.frames.listed()}
@@ -201,9 +202,10 @@ async def stop_frames(asked: ApiRequest) -> object:
     order: OfFrames = asked.order
     asked.require()
     if (order.by is None) is not (order.value == ""):
-        raise IllegalFrame(
-            "bad-json", "`by` and `value` go together; without both of them no frames are logged any more"
-        )
+        with naming("by" if order.by is None else "value"):
+            raise IllegalFrame(
+                "bad-json", "`by` and `value` go together; without both of them no frames are logged any more"
+            )
     asked.begin()
     asked.broker.frames.remove(Wish(order.by, order.value) if order.by is not None else None)
     return {"frames": asked.broker.frames.listed()}

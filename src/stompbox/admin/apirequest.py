@@ -9,7 +9,8 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -81,8 +82,10 @@ class ApiRequest:
         try:
             self.order = msgspec.json.decode(self.asked, type=form)
         except (ValueError, RecursionError) as error:  # a wrong type, no JSON, no UTF-8, or nested too deep
-            fault = f"the body is not what {self.request.scope['path']} needs: {error}"
-            with naming(field_in(str(error))):
+            field = field_in(str(error))
+            choices = choices_of(form, field) if "enum" in str(error) else ""
+            fault = f"the body is not what {self.request.scope['path']} needs: {error}{choices}"
+            with naming(field):
                 raise IllegalFrame("bad-json", fault) from None
 
     async def _body(self, most: int) -> bytes:
@@ -146,3 +149,12 @@ def field_in(problem: str) -> str:
     if named:
         path = f"{path}.{named[1]}" if path else named[1]
     return path
+
+
+def choices_of(form: type[Struct], field: str) -> str:
+    """The values that a field of an enumeration may have, as the end of a sentence; empty for other fields."""
+    kind = get_type_hints(form).get(field)
+    for each in (kind, *get_args(kind)):
+        if isinstance(each, type) and issubclass(each, Enum):
+            return f"; allowed are {', '.join([str(one.value) for one in each])}"
+    return ""

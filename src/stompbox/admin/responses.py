@@ -24,6 +24,7 @@ _STATUS: Final[Mapping[str, int]] = MappingProxyType(
         "body-too-large": 413, "too-many-failed-logins": 429,
         "too-many-requests": 429, "logins-busy": 503, "wrong-method": 405, "disk-full": 503, "io-error": 503,
         "shutting-down": 503, "not-the-leader": 503, "not-defined": 404, "no-such-virtual-host": 404,
+        "no-such-subscription": 404, "unencodable-header": 400,
     }
 )  # fmt: skip
 _CHALLENGE: Final = 'Basic realm="Stompbox", charset="UTF-8"'  # RFC 7617

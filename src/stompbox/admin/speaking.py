@@ -22,7 +22,7 @@ from stompbox.admin.listing import Entry, Field, cutting, listed, page_of
 from stompbox.broker.queues.depth import depth_of
 from stompbox.config import Listener
 from stompbox.config.spaces import local, space_of
-from stompbox.errors import IllegalFrame, Refused
+from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.server.closings import INSIDE
 from stompbox.server.session.connection import Connection
 from stompbox.stomp.codec import Decoder, encode
@@ -38,6 +38,20 @@ RECEIPT: Final = "done"
 TAKEN: Final = frozenset(
     ("destination", "receipt", "transaction", "content-length")
 )  # headers that the order has fields for, or none
+# Codes of ERRORs, and the fields of an order that they are about
+_ABOUT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "bad-destination": "destination", "durable-on-queue": "destination", "no-such-temporary": "destination",
+        "no-such-address": "destination", "not-permitted": "destination", "address-full": "destination",
+        "address-blocked": "destination", "no-such-subscription": "name", "durable-in-use": "name", "unknown-host": "virtual_host",
+    }
+)  # fmt: skip
+_OF_HEADERS: Final = (
+    "bad-",
+    "too-many-headers",
+    "header-",
+)  # how the codes begin of what a header of a SEND says
+_OF_SELECTORS: Final = "selector-"
 
 Host = Annotated[str, Meta(description="The virtual host, where there are some; else the default one.")]
 Destination = Annotated[
@@ -202,12 +216,9 @@ async def speak(asked: ApiRequest, frame: Frame, *, client_id: str = "") -> None
     inside = Inside(asked.user.name, broker.loop.create_future())
     asked.begin()
     connection = Connection(broker, LISTENER, inside, peer.host if peer else "local")
-    headers = {"accept-version": "1.2", "host": asked.order.virtual_host, "heart-beat": "0,0"}
-    if client_id:
-        headers["client-id"] = client_id
     try:
         for said in (
-            Frame("CONNECT", headers),
+            Frame("CONNECT", _connecting(asked.order.virtual_host, client_id)),
             Frame(frame.command, {**frame.headers, "receipt": RECEIPT}, frame.body),
         ):
             if said.body:
@@ -224,7 +235,32 @@ async def speak(asked: ApiRequest, frame: Frame, *, client_id: str = "") -> None
     found = inside.answer.result()
     if found.command == "ERROR":
         text = bytes(found.body).decode("utf-8", "replace").rstrip("\n") or found.headers.get("message", "")
-        raise Refused(found.headers.get("code", "refused"), text)
+        raise _refusal(found.headers.get("code", "refused"), text, asked.order)
+
+
+def _connecting(host: str, client_id: str) -> dict[str, str]:
+    """Headers of the CONNECT. Raises what names the field that no CONNECT can hold."""
+    headers = {"accept-version": "1.2", "host": host, "heart-beat": "0,0"}
+    if client_id:
+        headers["client-id"] = client_id
+    for field, name in (("virtual_host", "host"), ("client_id", "client-id")):
+        with naming(field):
+            encode(Frame("CONNECT", {name: headers.get(name, "")}), V12)
+    return headers
+
+
+def _refusal(code: str, text: str, order: Struct) -> StompboxError:
+    """What an ERROR says, with the field of the order that it is about."""
+    field = _ABOUT.get(code)
+    if code.startswith(_OF_SELECTORS):
+        field = "selector"
+    elif field is None and code.startswith(_OF_HEADERS):
+        field = "headers"
+    is_wrong = code.startswith((_OF_SELECTORS, *_OF_HEADERS))
+    error: StompboxError = IllegalFrame(code, text) if is_wrong else Refused(code, text)
+    if field in order.__struct_fields__:
+        error.field = field
+    return error
 
 
 class Inside:

@@ -14,6 +14,6 @@ app = App(name="completion", help_epilogue=examples("completion"))
 @app.default
 def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="Which shell.")], /) -> None:
     """Print the script. For bash: `stompbox completion bash > ~/.local/share/bash-completion/completions/stompbox`."""
-    from stompbox.cli import app as whole
+    from stompbox.cli.application import app as whole
 
     print(whole.generate_completion(shell=shell))

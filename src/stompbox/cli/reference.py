@@ -19,7 +19,7 @@ _MADE: Final = (
 
 def commands() -> str:
     """The page of the command line."""
-    from stompbox.cli import app
+    from stompbox.cli.application import app
 
     called, sys.argv = sys.argv, ["stompbox"]  # what a group of commands shows as its program
     try:

@@ -381,6 +381,14 @@ def check_reading(given: Given) -> Given:
     return given
 
 
+def _group(given: Given) -> str:
+    """As the broker takes it: it lists groups, a name each line."""
+    found = given.text("group")
+    if not found.isprintable():
+        raise _bad("group", found, "names without control characters")
+    return found
+
+
 def source_options(given: Given, *, streaming: bool) -> SourceOptions:
     """The options of a read. Raises UsageError naming the option."""
     roles = frozenset((Role.BOTH, Role.READ, Role.STREAM if streaming else Role.BATCH))
@@ -391,7 +399,7 @@ def source_options(given: Given, *, streaming: bool) -> SourceOptions:
         target,
         _destinations(given),
         read_target=_read_target(given, target),
-        group=given.text("group"),
+        group=_group(given),
         starting=given.bound("starting"),
         ending=given.bound("ending"),
         max_rows=given.number("maxRowsPerTrigger"),

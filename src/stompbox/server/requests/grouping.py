@@ -33,7 +33,7 @@ from stompbox.server.requests.replies import (
     qualified,
     wish_in,
 )
-from stompbox.stomp.frames import Frame
+from stompbox.stomp.frames import Frame, quoted
 
 if TYPE_CHECKING:
     from stompbox.server.requests.asker import Asker, RequestsCore
@@ -45,6 +45,8 @@ async def group_open(connection: Asker, frame: Frame) -> Reply:
     """`more:true`: others of the addresses in `starting` follow, and until then only those that it names join."""
     name = qualified(connection, frame, "group")
     engine, permissions = connection.broker.engine, connection.broker.permissions
+    if name not in engine.group_patterns:
+        _require_one_line(header(frame, "group"))
     wish = wish_in(frame)
     destinations = destinations_of(connection, frame, wish)
     known = set(engine.group_patterns.get(name, []))
@@ -91,6 +93,14 @@ async def _joining(
         named = offsets_in(frame, wish.get("starting"), "starting in the body")
         among = [addresses[full] for full in map(connection.names.qualified, named) if full in addresses]
     return [address async for address in in_turns(connection.broker.turns, among) if is_read(address.name)]
+
+
+def _require_one_line(name: str) -> None:
+    """A new group has a name that lists, logs and command lines can show. One that is there from before keeps its own."""
+    if not name.isprintable():
+        raise IllegalFrame(
+            "bad-name", f"reader group {quoted(name)} has control characters; its name is one line of text"
+        )
 
 
 def _require_own(connection: Asker, name: str) -> None:
