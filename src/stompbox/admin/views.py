@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _ROUTING: Final = ((ANYCAST, "ANYCAST"), (MULTICAST, "MULTICAST"))
-STAY: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.READER))  # kinds that outlive their consumers
+STAY: Final = (Kind.ANYCAST, Kind.DURABLE, Kind.READER)  # kinds that outlive their consumers
 
 
 _PAGE: Final = mmap.PAGESIZE

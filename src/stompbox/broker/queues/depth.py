@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.logged import LoggedQueue
 
 PIECES: Final = 10_000  # ranges that are added up, which takes 0.14 ms
-_HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))  # kinds whose messages are theirs
+# Kinds whose messages are theirs. Looked for by identity: the hash of a member of an enumeration is a function in Python
+_HOLDS: Final = (Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC)
 # all that the log has from their position on is theirs
-_POSITIONS: Final = frozenset((Kind.GROUP, Kind.READER))
+_POSITIONS: Final = (Kind.GROUP, Kind.READER)
 
 
 class Depth(Struct, frozen=True):
@@ -101,8 +102,8 @@ def settled_of(queue: LoggedQueue) -> int:
     pieces that adding them up would take its time."""
     if queue.kind is Kind.TOPIC:
         return sum([binding.done for binding in queue.bindings])
-    cursor = queue.cursor
-    return cursor.position + (cursor.ahead.total if len(cursor.ahead) <= PIECES else 0)
+    position, ahead = queue.cursor.position, queue.cursor.ahead
+    return position + ahead.total if ahead and len(ahead) <= PIECES else position
 
 
 _SECONDS = {
