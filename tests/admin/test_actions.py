@@ -432,3 +432,13 @@ def test_reader_groups_are_put_elsewhere_and_deleted(served: Served) -> None:
         "is_deleted": True,
     }
     assert "ops-lake" not in [one["name"] for one in read(served.admin, "groups")["groups"]]
+
+
+def test_a_durable_subscription_with_colons_in_its_name_is_found(served: Served) -> None:
+    order = {"destination": "/topic/ops.colons", "client_id": "shop", "name": "eu::west"}
+    assert post(served.admin, "durables/create", order).status == 200
+    for name in ("ops.colons::shop.eu::west", "shop.eu::west"):
+        assert post(served.admin, "queues/pause", {"queue": name}).json["queue"] == "shop.eu::west"
+    assert queue(served.admin, "shop.eu::west")["is_paused"]
+    for name in ("ops.colons::eu::west", "ops.colons::", "west"):
+        assert post(served.admin, "queues/pause", {"queue": name}).code == "no-such-queue"

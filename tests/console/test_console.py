@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from tests.admin.asking import queue, read
+from tests.admin.asking import post, queue, read
 from tests.admin.conftest import PLACES, Start
 from tests.admin.test_views import request, send
 from tests.conftest import Serve, Served
@@ -507,6 +507,29 @@ def test_links_into_the_console_find_their_place(served: Served, visit: Open) ->
     expect(page.get_by_role("heading", name=name)).to_be_visible()
     page.goto(f"{served.admin}/#addresses/%zz")
     expect(page.locator("main")).to_contain_text("Address %zz is not there")
+
+
+def test_a_queue_has_its_page_whatever_its_name_is(served: Served, visit: Open) -> None:
+    long, colons = (
+        "long." + 900 * "x",
+        {"destination": "/topic/page.colons", "client_id": "shop", "name": "eu::west"},
+    )
+    with Plain(served.port) as client:
+        send(client, f"/queue/{long}", b"1")
+    assert post(served.admin, "durables/create", colons).status == 200
+    page = visit(
+        served.admin, f"queues/{quote(f'{long}::{long}', safe='')}", viewport={"width": 390, "height": 844}
+    )
+    expect(page.get_by_role("link", name=f"Address {long}")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for hash, address, name in (
+        ("page.colons::shop.eu::west", "page.colons", "shop.eu::west"),
+        (long, long, long),
+    ):
+        page.goto(f"{served.admin}/#queues/{quote(hash, safe='')}")
+        expect(page.get_by_role("link", name=f"Address {address}")).to_be_visible()
+        expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
+        expect(page.get_by_text("Kind", exact=True)).to_be_visible()
 
 
 def test_the_plot_has_what_was_before_the_page(served: Served, visit: Open) -> None:

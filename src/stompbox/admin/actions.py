@@ -151,11 +151,14 @@ class AddressDeleted(Struct):
 
 def find_queue(broker: Broker, text: str) -> Queue:
     """The queue of this name: `name`, where there is one, or `address::name`. Raises Refused."""
-    address, colons, name = text.rpartition("::")
     addresses = broker.engine.addresses
-    if colons:
-        among = [addresses[address]] if address in addresses else []
+    address, _, name = text.partition(
+        "::"
+    )  # which no address has in its name, but that of a durable subscription may
+    if name and address in addresses:
+        among = [addresses[address]]
     else:
+        name = text
         among = (
             [addresses[name]]
             if name in addresses and name in addresses[name].anycast
@@ -380,7 +383,8 @@ def _require_deletion(asked: ApiRequest, queue: Queue, *, is_forced: bool) -> No
     depth = depth_of(queue)
     held = depth.ready + depth.delayed + depth.delivering
     if not is_forced and (held or queue.consumer_count):
-        text = f"queue {queue.name!r} has {held} messages and {queue.consumer_count} consumers; with is_forced it goes none the less"
+        consumers = f"{queue.consumer_count} consumer{'s' * (queue.consumer_count != 1)}"
+        text = f"queue {queue.name!r} has {held} message{'s' * (held != 1)} and {consumers}; with is_forced it goes none the less"
         raise Refused("queue-in-use", text)
 
 

@@ -27,7 +27,8 @@ function consumerColumns(rates) {
 }
 
 export function queue(given = "") {
-  const [address, name] = [given.slice(0, Math.max(0, given.lastIndexOf("::"))), given.slice(given.lastIndexOf("::") + 2)];
+  const at = given.indexOf("::"); // no address has it in its name, but that of a durable subscription may
+  const [address, name] = at < 0 ? [given, given] : [given.slice(0, at), given.slice(at + 2)];
   const consumers = new Table("Consumers", consumerColumns(new Rates()), (row) => `${row.connection} ${row.id}`);
   const messages = new Messages(given, name);
   const about = make("dl", { class: "facts" });
