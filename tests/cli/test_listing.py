@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.test_operating import printed, send, served, stompbox
 from tests.conftest import Served
+from tests.system.plain import Plain
 
 __all__ = ("served",)
 
@@ -46,12 +47,28 @@ def test_order_and_number(filled: Served, room: str, options: tuple[str, ...], n
         (("--sort", "colour"), "--sort is 'colour'; allowed are name, "),
         (("--limit", "0"), "--limit is 0"),
         (("--watch", "0"), "--watch is 0"),
+        (("--json", "--format", "csv"), "--json and --format csv exclude each other"),
     ],
 )
 def test_wrong_use(filled: Served, options: tuple[str, ...], text: str) -> None:
     done = stompbox(filled, "addresses", "ls.", *options)
     assert done.returncode == 2
     assert text in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_what_some_have_and_others_have_not_can_be_sorted_by(filled: Served) -> None:
+    with Plain(filled.port) as client:
+        for number, selector in (("1", "b = 1"), ("2", "a = 1")):
+            headers = {"destination": "/topic/sel.x", "id": number, "selector": selector}
+            client.send("SUBSCRIBE", headers)
+        client.send("SUBSCRIBE", {"destination": "/topic/sel.x", "id": "3"})
+        client.sync()
+        for sort, selectors in (
+            ("selector", ["a = 1", "b = 1", None]),
+            ("-selector", ["b = 1", "a = 1", None]),
+        ):
+            found = json.loads(printed(filled, "queues", "sel.x", "--all", "--json", "--sort", sort))
+            assert [one["selector"] for one in found] == selectors
 
 
 def test_a_list_is_watched_until_ctrl_c(filled: Served) -> None:

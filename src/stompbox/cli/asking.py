@@ -127,9 +127,15 @@ def _content(shown: str, status: int, body: bytes) -> Any:
         where = _WHERE if status == 401 else ""
         raise Refused(
             error.get("code", "refused"),
-            f"{error.get('message', 'refused')} ({error.get('code', status)}){where}",
+            f"{_named(content)}{error.get('message', 'refused')} ({error.get('code', status)}){where}",
         )
     return content
+
+
+def _named(problem: Mapping[str, Any]) -> str:
+    """Which of several keys the refusal is about, where it does not say so itself: `settings.max-size` is one that the caller has given."""
+    _, _, key = str(problem.get("field") or "").partition(".")
+    return f"{key}: " if key and key not in str(problem.get("detail")) else ""
 
 
 def every(admin: str | None, path: str, **query: str) -> Iterator[dict[str, Any]]:

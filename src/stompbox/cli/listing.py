@@ -54,6 +54,8 @@ class Listing:
         with leaving(command):
             at_least("limit", self.limit, 1, "a number")
             at_least("watch", self.watch, 0.1, "seconds")
+            if self.as_json and self.format not in ("table", "json"):
+                raise UsageError("bad-argument", f"--json and --format {self.format} exclude each other")
             while True:
                 found = self._chosen(fetch())
                 if self.watch is not None and sys.stdout.isatty():
@@ -84,10 +86,18 @@ class Listing:
     def _chosen(self, found: list[Entry]) -> list[Entry]:
         if self.sort is not None and found:
             name, is_falling = self.sort.removeprefix("-").replace("-", "_"), self.sort.startswith("-")
-            known = [key for key, value in found[0].items() if isinstance(value, str | int | float)]
+            # what some have and others have not, such as a selector, can be sorted by, too: those without it come last
+            known = {
+                key: None
+                for one in found
+                for key, value in one.items()
+                if isinstance(value, str | int | float)
+            }
             if name not in known:
                 raise UsageError("bad-argument", f"--sort is {self.sort!r}; allowed are {', '.join(known)}")
-            found = sorted(found, key=lambda one: one[name], reverse=is_falling)
+            having = [one for one in found if one[name] is not None]
+            lacking = [one for one in found if one[name] is None]
+            found = [*sorted(having, key=lambda one: one[name], reverse=is_falling), *lacking]
         return found[: self.limit]
 
 
