@@ -37,7 +37,9 @@ STATUS: Final = MappingProxyType(
         "host-not-allowed": http.HTTPStatus.MISDIRECTED_REQUEST,
     }
 )
-TURN: Final = 32  # frames of one client that are parsed before others have their turn: 1 to 2 ms, a ping costs 60 us
+TURN: Final = (
+    32  # frames of one client that are parsed before others have their turn: 1 to 2 ms, a ping costs 60 us
+)
 CHEAPER: Final = 16  # messages that need no library cost as one that does
 # octets that one message may have beyond the frame in it: the codec says better what is too long
 MORE: Final = 1024
