@@ -4,15 +4,92 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
 from websockets.sync.client import connect
 
+from stompbox.config.listener import parse_listener
 from stompbox.server.transport.webframes import MESSAGE
+from stompbox.server.transport.websocket import WebSocket
 
 WITHIN = 20.0  # seconds
+UPGRADE = (
+    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+class Ends:
+    """Both ends of a WebSocket, and the loop: what it is read, what its client's end is given, what it has to do in the next turn."""
+
+    users = ()
+    is_clogged = is_ended = False
+    is_logged_in = True
+
+    def __init__(self) -> None:
+        self.loop = self
+        self.heard = b""
+        self.waiting: list[Callable[[], None]] = []
+        self.is_read = True
+
+    def client_of(self, *_: object) -> Ends:
+        return self
+
+    def receive(self, data: bytes) -> None:
+        self.heard += data
+
+    def call_soon(self, action: Callable[[], None]) -> None:
+        self.waiting.append(action)
+
+    def write(self, data: bytes) -> None:
+        """Nobody looks at what is answered."""
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+
+TEXTS = st.one_of(st.text(max_size=50), st.integers(120, 300).map(lambda size: "x" * size))
+MESSAGES = st.one_of(
+    TEXTS.map(lambda text: [Frame(Opcode.TEXT, text.encode())]),
+    st.binary(max_size=200).map(lambda data: [Frame(Opcode.BINARY, data)]),
+    st.just([Frame(Opcode.PING, b"p")]),
+    st.lists(st.binary(max_size=20), min_size=1, max_size=3).map(
+        lambda rest: [
+            Frame(Opcode.BINARY, b"first", fin=False),
+            *[Frame(Opcode.CONT, data, fin=False) for data in rest],
+            Frame(Opcode.CONT, b"last"),
+        ]
+    ),
+)
+
+
+@given(st.lists(MESSAGES, max_size=40), st.lists(st.integers(0, 2000), max_size=12))
+def test_however_reads_cut_the_frames_all_their_payloads_arrive(
+    messages: list[list[Frame]], cuts: list[int]
+) -> None:
+    frames = [frame for message in messages for frame in message]
+    data = b"".join(frame.serialize(mask=True) for frame in frames)
+    ends: Any = Ends()
+    web = WebSocket(ends, parse_listener("tcp://127.0.0.1:0"), ends, "127.0.0.1")
+    web.receive(UPGRADE)
+    at = 0
+    for cut in [*sorted(cuts), len(data)]:
+        web.receive(data[at:cut])
+        at = max(at, cut)
+        while ends.waiting:  # while it is not read, nothing more comes
+            ends.waiting.pop(0)()
+        assert ends.is_read
+    assert ends.heard == b"".join(bytes(frame.data) for frame in frames if frame.opcode is not Opcode.PING)
 
 
 def test_a_backlog_comes_in_messages_that_every_client_takes(broker: tuple[str, int]) -> None:
