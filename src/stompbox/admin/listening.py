@@ -156,4 +156,6 @@ def _bind(host: str, port: int) -> list[socket.socket]:
 
 def _said(host: str, port: int, error: OSError) -> str:
     where = joined(host, port) if is_path(host) else f"http://{joined(host, port)}"
-    return f"the admin interface cannot listen on {where}: {reason_of(error)}; --admin chooses another place"
+    return (
+        f"the admin interface cannot listen on {where}: {reason_of(error)}; --admin chooses another address"
+    )

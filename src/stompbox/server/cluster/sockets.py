@@ -10,10 +10,9 @@ import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from stompbox.errors import ConfigError, reason_of
 from stompbox.server import systemd
 from stompbox.server.transport import unixsocket
-from stompbox.server.transport.tcp import BACKLOG, Acceptor, accept
+from stompbox.server.transport.tcp import BACKLOG, Acceptor, accept, cannot_listen
 
 if TYPE_CHECKING:
     from stompbox.config import Listener
@@ -35,10 +34,7 @@ class ClientSockets:
                 self.sockets.append(self._bound(listener))
         except OSError as error:
             self.close()
-            raise ConfigError(
-                "cannot-listen",
-                f"cannot listen on {listener}: {reason_of(error)}; --listen chooses another place",
-            ) from None
+            raise cannot_listen(listener, error) from None
         except BaseException:
             self.close()
             raise

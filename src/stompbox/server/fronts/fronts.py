@@ -24,7 +24,7 @@ from stompbox.errors import BrokerFault, ConfigError, LinkError, reason_of
 from stompbox.server.fronts import link
 from stompbox.server.fronts.link import COUNT, Kind
 from stompbox.server.fronts.remote import FrontLink
-from stompbox.server.transport.tcp import BACKLOG, Acceptor, ready_made
+from stompbox.server.transport.tcp import BACKLOG, Acceptor, cannot_listen, ready_made
 
 if TYPE_CHECKING:
     from stompbox.config import Configuration, Listener
@@ -268,10 +268,7 @@ class Fronts:
             bound = ready_made(acceptor)
             found = [[bound] for _ in self._sockets] if bound is not None else await self._bound(listener)
         except OSError as error:
-            raise ConfigError(
-                "cannot-listen",
-                f"cannot listen on {listener}: {reason_of(error)}; --listen chooses another place",
-            ) from None
+            raise cannot_listen(listener, error) from None
         for sockets, of_front in zip(found, self._sockets, strict=True):
             of_front.append(sockets)
         if not listener.is_unix:

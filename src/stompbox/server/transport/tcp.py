@@ -425,14 +425,17 @@ async def listen(broker: Broker, listener: Listener, acceptor: Acceptor | None =
     try:
         server = await _serve(broker, acceptor)
     except OSError as error:
-        raise ConfigError(
-            "cannot-listen",
-            f"cannot listen on {listener}: {reason_of(error)}; --listen chooses another place",
-        ) from None
+        raise cannot_listen(listener, error) from None
     if not listener.is_unix:
         acceptor.opened(server.sockets[0].getsockname()[1])
     broker.acceptors.append(acceptor)
     return cast(asyncio.Server, server)
+
+
+def cannot_listen(listener: Listener, error: OSError) -> ConfigError:
+    """What an operator is told of an address that is taken, or is none of this machine's."""
+    text = f"cannot listen on {listener}: {reason_of(error)}; --listen chooses another address"
+    return ConfigError("cannot-listen", text)
 
 
 async def _serve(broker: Broker, acceptor: Acceptor) -> Any:  # its sockets are a tuple, uvloop's a list
