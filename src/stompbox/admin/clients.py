@@ -17,6 +17,7 @@ from stompbox.admin.pages import QUEUE
 from stompbox.config import host_of, is_loopback
 from stompbox.config.listener import ANYWHERE
 from stompbox.security import Right
+from stompbox.server.closings import Closing
 from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.consumer import Binding
     from stompbox.config import Listener
     from stompbox.server.broker import Broker
-    from stompbox.server.closings import Closing
     from stompbox.server.seam import Front
 
 
@@ -47,22 +47,6 @@ class ConsumerView(Struct, frozen=True):
     delivering: int
     oldest: int | None
     acknowledged: int
-
-
-class ClosingView(Struct, frozen=True):
-    """A connection that is gone. `since`, `at`: when it began and ended; `code`: of the error that ended it, or `disconnected`, `left`
-    (it has closed its side without DISCONNECT), `lost` (its socket is gone)."""
-
-    id: int
-    peer: str
-    port: int
-    user: str
-    client_id: str
-    listener: str
-    since: int
-    at: int
-    code: str
-    text: str
 
 
 class FrontView(Struct, frozen=True):
@@ -121,7 +105,7 @@ def consumer_view(one: Binding) -> ConsumerView:
     )  # fmt: skip
 
 
-@reading("closings", page_of("closings", ClosingView), ON_BROKER, *cutting(BY_CLOSING))
+@reading("closings", page_of("closings", Closing), ON_BROKER, *cutting(BY_CLOSING))
 async def closings(asked: ApiRequest) -> Response:
     """The last 200 connections that have ended, the latest first, and why they did."""
     asked.require()
@@ -129,13 +113,7 @@ async def closings(asked: ApiRequest) -> Response:
         Entry(f"{one.id:012}", one, f"{one.id} {one.peer} {one.user} {one.client_id} {one.code}")
         for one in reversed(list(asked.broker.closings))
     ]
-    return await listed(asked, "closings", found, closing_view, BY_CLOSING)
-
-
-def closing_view(one: Closing) -> ClosingView:
-    return ClosingView(
-        one.id, one.peer, one.port, one.user, one.client_id, one.listener, one.since, one.at, one.code, one.text,
-    )  # fmt: skip
+    return await listed(asked, "closings", found, lambda closing: closing, BY_CLOSING)
 
 
 @reading("fronts", page_of("fronts", FrontView), ON_BROKER, *cutting())

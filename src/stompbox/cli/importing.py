@@ -13,6 +13,7 @@ from typing import Annotated, Final, NoReturn
 
 from cyclopts import App, Parameter
 
+from stompbox.cli.connecting import counted
 from stompbox.cli.examples import examples
 from stompbox.cli.parameters import ForceFlag
 from stompbox.conversion import Accounts, Properties, convert, settled
@@ -155,7 +156,7 @@ def _convert(
     target.write(text)
     where = "" if target.path is None else f" to {target.path}"
     noun = f"{draft.left} not: look for `not carried over`" if draft.left else "nothing left out"
-    print(f"stompbox import: {draft.carried} keys carried over{where}, {noun}", file=sys.stderr)
+    print(f"stompbox import: {counted(draft.carried, 'key')} carried over{where}, {noun}", file=sys.stderr)
     if draft.left:
         raise SystemExit(LEFT_SOME)
 

@@ -108,9 +108,13 @@ class _Reading:
             return self._string()
         found = _WORD.match(self._text, self._at)
         if found is None or len(found[0]) > 100:
-            self._refuse("a value is missing" if letter else "it ends too early")
+            self._refuse("a value is missing")
+        try:
+            value = json.loads(found[0])
+        except json.JSONDecodeError:
+            self._refuse(f"{found[0]!r} is no value")
         self._to(found.end())
-        return json.loads(found[0])
+        return value
 
     def _nested(self, read: Any) -> Any:
         self._depth += 1
@@ -149,7 +153,7 @@ class _Reading:
         return found
 
     def _comma(self, end: str) -> bool:
-        if self._text[self._at] != ",":
+        if not self._text.startswith(",", self._at):
             return False
         self._to(self._at + 1)
         if self._skip() == end:
@@ -175,4 +179,6 @@ class _Reading:
         self._at = at
 
     def _refuse(self, problem: str) -> NoReturn:
+        if self._at >= len(self._text):
+            problem = "it ends too early"
         raise ConfigError("config-syntax", f"{self._name}:{self._line}: not JSON: {problem}")

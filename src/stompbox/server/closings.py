@@ -32,7 +32,9 @@ STOPPED: Final[Why] = ("shutting-down", "the broker stops")
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """A connection that is gone: whose it was, from when to when (ms since the epoch), and why it ended."""
+    """A connection that is gone: whose it was, when it began (`since`) and ended (`at`, ms since the epoch), and why. `code`: of the error
+    that ended it, or `disconnected`, `left` (it has closed its side without DISCONNECT), `lost` (its socket is gone). The API shows it as
+    it is."""
 
     id: int
     peer: str
