@@ -111,7 +111,7 @@ def test_an_import_adds_and_replaces(start: Start) -> None:
         ('[[virtual-host]]\nname = "red"\n[[virtual-host.permission]]\nmatch = "#"\n', "no-such-virtual-host", "line 3"),
         ('[[virtual-host]]\nname = "red"\n[[virtual-host.address]]\nname = "x"\n', "no-such-virtual-host", "line 1"),
         ('[[address]]\nname = "a.*"\n', "bad-name", "line 1"),
-        ('[[address]]\nname = "a"\n[[address.queue]]\nname = "a"\nfilter = "="\n', "bad-definition", "line 1: queue 'a'"),
+        ('[[address]]\nname = "a"\n[[address.queue]]\nname = "a"\nfilter = "="\n', "bad-definition", "line 5: queue 'a': "),
         ("[[listener]]\n", "bad-definition", "listener: unknown key"),
     ],
 )  # fmt: skip
@@ -127,7 +127,7 @@ def test_what_is_there_otherwise_refuses_all_of_it(served: Served) -> None:
     text = '[[user]]\nname = "x"\npassword = "y"\n[[address]]\nname = "there"\n[[address.queue]]\nname = "there"\nfilter = "a = 1"\n'
     answer = post(served.admin, "definitions", {"toml": text})
     assert (answer.status, answer.code) == (409, "queue-exists")
-    assert answer.json["detail"].startswith("line 4: ")
+    assert answer.json["detail"].startswith("line 7: ")
     assert read(served.admin, "users")["users"] == []
 
 

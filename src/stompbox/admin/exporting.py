@@ -56,6 +56,7 @@ MOST: Final = 4 << 20  # bytes of an import
 MEDIA: Final = "application/toml"
 HEAD: Final = "# Definitions of a Stompbox broker\n\n"
 ADDRESS: Final = "address"
+QUEUE: Final = "queue"
 
 
 class HostImport(HostDefinitions, frozen=True):
@@ -305,32 +306,34 @@ async def _addresses(asked: ApiRequest, wanted: Wanted) -> list[AddressTable]:
             queues = tuple([replace(queue, name=space + queue.name) for queue in table.queues])
             inside = replace(table, name=space + table.name, queues=queues)
             with naming("toml"):
-                await _require_address(asked, inside, wanted.origins.where((*path, ADDRESS, index)))
+                await _require_address(asked, inside, wanted.origins, (*path, ADDRESS, index))
             found.append(inside)
     return found
 
 
-async def _require_address(asked: ApiRequest, table: AddressTable, where: str) -> None:
+async def _require_address(asked: ApiRequest, table: AddressTable, origins: Origins, path: Path) -> None:
     addresses = asked.broker.engine.addresses
     wildcards = asked.broker.configuration.wildcards()
     if wildcards.is_wild(table.name) or "::" in table.name:
         raise IllegalFrame(
-            "bad-name", f"{where}: {shown(table.name)} is not one address; nothing was changed"
+            "bad-name", f"{origins.where(path)}: {shown(table.name)} is not one address; nothing was changed"
         )
     if table.name not in addresses:
         asked.require(Right.CREATE_ADDRESS, table.name)
-    for queue in table.queues:
+    for at, queue in enumerate(table.queues):
         right = Right.CREATE_DURABLE_QUEUE if queue.durable else Right.CREATE_NON_DURABLE_QUEUE
         asked.require(right, table.name)
         try:
             selector = await asked.broker.turns.taken(filtering(queue))
         except StompboxError as error:
+            where = origins.where((*path, QUEUE, at, "filter"))
             raise IllegalFrame(
-                "bad-definition", f"{where}: queue {shown(queue.name)}: {error.message}"
+                "bad-definition", f"{where}: queue {shown(queue.name)}: {error.message}; nothing was changed"
             ) from None
         known = addresses.get(table.name)
         there = None if known is None else known.anycast.get(queue.name) or known.named.get(queue.name)
         if there is not None and differs(there, queue, selector):
+            where = origins.where((*path, QUEUE, at, "name"))
             raise Refused(
                 "queue-exists",
                 f"{where}: queue {shown(queue.name)} is there, with another filter, durability or owner; nothing was changed",
