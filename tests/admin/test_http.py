@@ -69,6 +69,36 @@ def test_who_does_not_go_on_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.count(b"HTTP/1.1 200") == 1
 
 
+def test_who_has_connected_is_answered_when_the_interface_ends() -> None:
+    """As when its node comes to lead: the request is on its way."""
+
+    async def play() -> bytes:
+        broker, servers, _ = await start(
+            Configuration(memory=True, listeners=(ListenerTable(url="tcp://127.0.0.1:0"),))
+        )
+        listener = AdminListener(broker, AdminTable(listen="127.0.0.1:0"))
+        place = listener.sockets[0].getsockname()
+        try:
+            await asyncio.to_thread(
+                connected, place, after(GOOD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            )
+            reader, writer = await asyncio.open_connection(*place)
+            assert isinstance(listener._serving, http.HttpServer)
+            while not listener._serving.state.connections:
+                await asyncio.sleep(0)
+            closing = asyncio.ensure_future(listener.close())
+            await asyncio.sleep(0)
+            writer.write(GOOD)
+            answer = await asyncio.wait_for(reader.read(), WITHIN)
+            await closing
+            writer.close()
+            return answer
+        finally:
+            await stop(broker, servers)
+
+    assert asyncio.run(play()).startswith(b"HTTP/1.1 200")
+
+
 def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apirequest, "BODY_WITHIN", 0.05)
     head = b"POST /api/v1/queues/purge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"

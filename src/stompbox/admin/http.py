@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 CONNECTIONS: Final = 100
 HEAD_WITHIN: Final = 10.0  # seconds for a request's head, and for the next one after an answer
 HEAD: Final = 32 << 10  # bytes of a request's head
-ENDING: Final = 2.0  # seconds for answers under way when the broker stops
+ENDING: Final = 2.0  # seconds for answers under way when the broker stops, or comes to lead or to follow
+ASKING: Final = 0.1  # seconds for the first request of who has just connected then
 
 
 class HttpProtocol(H11Protocol):
@@ -49,6 +50,7 @@ class HttpProtocol(H11Protocol):
     ) -> None:
         super().__init__(config, state, app_state, loop)
         self._most = most
+        self.answered = asyncio.Event()  # once
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -92,10 +94,12 @@ class HttpProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         self._deadline.cancel()
         self._expect()
+        self.answered.set()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
+        self.answered.set()
         super().connection_lost(exc)
 
 
@@ -109,10 +113,23 @@ class HttpServer:
     async def close(self) -> None:
         for server in self.servers:
             server.close()
+        await self._let_ask()
         if self.state.tasks:
             await asyncio.wait(list(self.state.tasks), timeout=ENDING)
         for connection in list(self.state.connections):
             connection.transport.close()
+
+    async def _let_ask(self) -> None:
+        """Who has connected and not asked yet has a request on its way, which would be dropped."""
+        new = [
+            asyncio.ensure_future(one.answered.wait())
+            for one in self.state.connections
+            if isinstance(one, HttpProtocol) and not one.answered.is_set()
+        ]
+        if new:
+            await asyncio.wait(new, timeout=ASKING)
+            for one in new:
+                one.cancel()
 
     def __repr__(self) -> str:
         return f"<HttpServer connections={len(self.state.connections)} requests={self.state.total_requests}>"
