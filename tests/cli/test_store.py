@@ -18,7 +18,7 @@ from cyclopts import App
 from stompbox.broker.engine import Engine
 from stompbox.broker.recovery import recover
 from stompbox.cli.store import app
-from stompbox.commitlog.replicated import Local
+from stompbox.commitlog.replicated import Local, Position
 from stompbox.config.settings import AddressSettings, AddressSettingsTable
 from stompbox.errors import StoreError
 from stompbox.incarnations import INCARNATIONS
@@ -275,7 +275,7 @@ def test_a_node_of_a_cluster(run: Run, tmp_path: Path) -> None:
     """Its store is read through like any other. No broker that is alone starts on it, and one starts on a backup of it."""
     node, alone = tmp_path / "stompbox-data", tmp_path / "copy"
     with closing(SqliteStore(node)) as store:
-        Local(store, "orders/1").apply(Commit(entries={("group-position", "x"): b"{}"}), 7, 1)
+        Local(store, "orders/1").apply(Commit(entries={("group-position", "x"): b"{}"}), Position(7, 1))
     assert run("check")[0] == 0
     assert run("backup", str(alone))[0] == 0
     engine = Engine(AddressSettingsTable((), AddressSettings()))

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -38,9 +38,21 @@ class NatsServer:
     """One server; `extra` is more of its configuration, and how it syncs."""
 
     def __init__(
-        self, folder: Path, name: str, ports: list[int], routes: list[int], extra: str, *, sync: str
+        self,
+        folder: Path,
+        name: str,
+        ports: list[int],
+        routes: list[int],
+        extra: str,
+        *,
+        sync: str,
+        address: str = "127.0.0.1",
+        prefix: Sequence[str] = (),
     ) -> None:
+        """`prefix`: what begins a command on the host with this address."""
         self.name = name
+        self.address = address
+        self._prefix = prefix
         self.port, self.monitor, self.route = ports
         self.folder = folder / name
         self.folder.mkdir()
@@ -50,7 +62,7 @@ class NatsServer:
             urls = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
             cluster = f'cluster {{ name: tests, listen: "127.0.0.1:{self.route}", routes: [{urls}] }}\n'
         self.file.write_text(
-            f'server_name: {name}\nlisten: "127.0.0.1:{self.port}"\nhttp: "127.0.0.1:{self.monitor}"\n'
+            f'server_name: {name}\nlisten: "{address}:{self.port}"\nhttp: "{address}:{self.monitor}"\n'
             f'jetstream {{ store_dir: "{self.folder}/js", max_file_store: 1GB, sync_interval: {sync} }}\n'
             f"{cluster}{extra}\n"
         )
@@ -59,7 +71,9 @@ class NatsServer:
     def start(self) -> None:
         assert BINARY is not None
         with (self.folder / "server.log").open("ab") as out:
-            self.process = subprocess.Popen([BINARY, "-c", str(self.file)], stdout=out, stderr=out)
+            self.process = subprocess.Popen(
+                [*self._prefix, BINARY, "-c", str(self.file)], stdout=out, stderr=out
+            )
 
     def send(self, number: signal.Signals) -> None:
         assert self.process is not None
@@ -74,18 +88,18 @@ class NatsServer:
     @property
     def is_healthy(self) -> bool:
         try:
-            with urlopen(f"http://127.0.0.1:{self.monitor}/healthz", timeout=1) as answer:
+            with urlopen(f"{self.monitor_url}/healthz", timeout=1) as answer:
                 return bool(json.decode(answer.read())["status"] == "ok")
         except (OSError, ValueError, KeyError):
             return False
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
+        return f"nats://{self.address}:{self.port}"
 
     @property
     def monitor_url(self) -> str:
-        return f"http://127.0.0.1:{self.monitor}"
+        return f"http://{self.address}:{self.monitor}"
 
 
 def wait_healthy(servers: list[NatsServer]) -> None:
@@ -97,12 +111,29 @@ def wait_healthy(servers: list[NatsServer]) -> None:
 
 
 @contextmanager
-def running(folder: Path, count: int, extra: str = "", *, sync: str = "always") -> Iterator[list[NatsServer]]:
+def running(
+    folder: Path,
+    count: int,
+    extra: str = "",
+    *,
+    sync: str = "always",
+    address: str = "127.0.0.1",
+    prefix: Sequence[str] = (),
+) -> Iterator[list[NatsServer]]:
     needs_nats()
     ports = free_ports(3 * count)
     routes = ports[2::3] if count > 1 else []
     servers = [
-        NatsServer(folder, f"n{number}", ports[3 * number : 3 * number + 3], routes, extra, sync=sync)
+        NatsServer(
+            folder,
+            f"n{number}",
+            ports[3 * number : 3 * number + 3],
+            routes,
+            extra,
+            sync=sync,
+            address=address,
+            prefix=prefix,
+        )
         for number in range(count)
     ]
     try:
@@ -130,4 +161,4 @@ def three_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[NatsSe
 
 
 def url_of(servers: list[NatsServer]) -> str:
-    return "nats://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    return "nats://" + ",".join(f"{server.address}:{server.port}" for server in servers)

@@ -20,7 +20,7 @@ from stompbox.commitlog import replicated
 from stompbox.commitlog.base import Fenced, Kind, LogError
 from stompbox.commitlog.memory import Loss, MemoryLog, SharedLog
 from stompbox.commitlog.records import Lead
-from stompbox.commitlog.replicated import FEW, GATHER, Applier, Local, ReplicatedStore
+from stompbox.commitlog.replicated import FEW, GATHER, Applier, Local, Position, ReplicatedStore
 from stompbox.errors import StoreError
 from stompbox.store.base import Commit
 from stompbox.store.folderstore import FolderStore
@@ -173,6 +173,70 @@ def test_the_thread_follows_and_says_what_ended_it() -> None:
     late.start()
     until(lambda: late.fault is not None)
     assert late.fault is not None and late.fault.code == "log-trimmed"
+
+
+@pytest.mark.parametrize(
+    ("others", "problem"),
+    [(0, "is not there any more: the last one is 2"), (1, "is another one now"), (2, "is another one now")],
+)
+def test_a_log_that_was_put_back_is_told_and_nothing_diverges(others: int, problem: str) -> None:
+    """By a backup, or by a server that took over without the tail; `others`: commits of whoever led then."""
+    shared = SharedLog()
+    leader = led(FragileStore(), shared.open("a"))
+    leader.apply(said(1))
+    follower = Applier(Local(FragileStore(), CLUSTER), shared.open("b"))
+    follower.catch_up()
+    leader.apply(said(2))
+    leader.apply(said(3))
+    before = content(leader.local.store)
+    del shared.records[2:]
+    for log in (leader.log, shared.open("c")):
+        with pytest.raises(
+            LogError, match="record 4, which this node has applied, is not there any more: the last one is 2"
+        ):
+            Applier(leader.local, log).catch_up()
+    new = follower.lead(Lead("b")) if others else None
+    for number in range(others):
+        assert new is not None
+        new.apply(said(7 + number))
+    thread = Applier(leader.local, leader.log)
+    thread.start()
+    until(lambda: thread.fault is not None)
+    thread.stop()
+    assert thread.fault is not None
+    assert (thread.fault.code, problem in thread.fault.message) == ("log-went-back", True), thread.fault
+    assert content(leader.local.store) == before
+
+
+def test_a_log_that_was_put_back_while_it_was_away_is_found_out_when_it_answers() -> None:
+    shared = SharedLog()
+    leader = led(FragileStore(), shared.open("a"))
+    log = shared.open("b")
+    applier = Applier(Local(FragileStore(), CLUSTER), log)
+    leader.apply(said(1))
+    while applier.step():
+        pass
+    log.is_away = True
+    with pytest.raises(LogError):
+        applier.step()
+    del shared.records[1:]
+    log.is_away = False
+    with pytest.raises(LogError, match="record 2, which this node has applied") as error:
+        applier.step()
+    assert error.value.code == "log-went-back"
+
+
+def test_a_position_without_a_mark_is_taken_as_it_is() -> None:
+    """As a version that noted none has left it."""
+    shared, store = SharedLog(), FragileStore()
+    leader = led(FragileStore(), shared.open("a"))
+    leader.apply(said(1))
+    local = Local(store, CLUSTER)
+    local.apply(said(1), Position(2, 1))
+    Applier(Local(store, CLUSTER), shared.open("b")).catch_up()
+    leader.apply(said(2))
+    Applier(Local(store, CLUSTER), shared.open("b")).catch_up()
+    assert Local(store, CLUSTER).position == 3
 
 
 @pytest.mark.parametrize(("count", "pauses"), [(0, []), (1, [GATHER]), (FEW - 1, [GATHER]), (FEW, [])])

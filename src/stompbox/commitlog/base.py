@@ -47,7 +47,7 @@ class Fenced(StoreError):
 
 class LogError(StoreError):
     """The log cannot be used: `log-unavailable`, `log-full`, `log-closed`, `log-trimmed`, `log-not-safe`, `log-of-another`,
-    `log-not-allowed`, `log-too-new`, `log-corrupt`."""
+    `log-not-allowed`, `log-too-new`, `log-corrupt`, `log-went-back`."""
 
 
 class CommitLog(Protocol):

@@ -18,10 +18,10 @@ import psycopg
 from psycopg import Connection, OperationalError, errors
 
 from stompbox.commitlog.base import LogError
+from stompbox.commitlog.pgservers import CONNECTING, Servers
 
 T = TypeVar("T")
 
-CONNECTING: Final = 3  # seconds
 LOOKS: Final = 0.1  # seconds between two looks at what is overdue
 
 _FULL: Final = ("53", "54")  # classes of SQLSTATE: no room on the disk, limits of the program
@@ -44,7 +44,7 @@ def is_unknown(error: psycopg.Error) -> bool:
 def meaning(error: psycopg.Error, name: str) -> LogError:
     """What the server said, as an error of the log."""
     state = error.sqlstate or ""
-    text = (str(error) or type(error).__name__).strip().replace("\n", " ")
+    text = " ".join((str(error) or type(error).__name__).split())
     is_denied = state.startswith(_FORBIDDEN) or (not state and any(word in text for word in _DENIED))
     code = "log-full" if state.startswith(_FULL) else "log-not-allowed" if is_denied else "log-unavailable"
     return LogError(code, f"{name}: {text}")
@@ -74,16 +74,20 @@ class Watch:
 
 
 class Line:
-    """A connection for one thread at a time. `ready` prepares a new one."""
+    """A connection for one thread at a time. `called`: what the server calls it; `ready` prepares a new one."""
 
     def __init__(
         self,
-        parameters: dict[str, Any],
+        servers: Servers,
+        called: str,
         name: str,
         watch: Watch,
         ready: Callable[[Connection[Any]], None] | None = None,
     ) -> None:
-        self._parameters = parameters
+        self._servers = servers
+        self._server = -1  # which of them,
+        self._timeline = 0  # and when it was connected
+        self._called = called
         self._name = name
         self._ready = ready
         self._turn = Lock()
@@ -108,6 +112,7 @@ class Line:
                     self._until(None)
             except (psycopg.Error, OSError) as error:
                 if not isinstance(error, psycopg.Error) or is_unknown(error):
+                    self._servers.avoid(self._server)
                     self._drop()
                 self.refuse_closed()
                 if isinstance(error, OSError):
@@ -119,18 +124,25 @@ class Line:
             raise LogError("log-closed", f"{self._name}: it was closed")
 
     def _connected(self) -> Connection[Any]:
-        if self._connection is not None and not self._connection.closed:
-            return self._connection
+        connection = self._connection
+        if connection is not None and not connection.closed and self._timeline >= self._servers.timeline:
+            return connection
         self._drop()
-        connection = psycopg.connect(autocommit=True, connect_timeout=CONNECTING, **self._parameters)
-        self._connection = connection
-        with self._guard:
-            self._socket = socket.socket(fileno=os.dup(connection.fileno()))
-        self.refuse_closed()  # meanwhile: nobody would cut it any more
+        more = {"application_name": self._called[:63]}
+        connection, self._timeline, self._server = self._servers.connect(more, self._adopt)
         if self._ready is not None:
             self._until(monotonic() + CONNECTING)
             self._ready(connection)
         return connection
+
+    def _adopt(self, connection: Connection[Any]) -> None:
+        """A new one: what is asked of it ends, too."""
+        self._drop()
+        self._connection = connection
+        with self._guard:
+            self._socket = socket.socket(fileno=os.dup(connection.fileno()))
+        self.refuse_closed()  # meanwhile: nobody would cut it any more
+        self._until(monotonic() + CONNECTING)
 
     def _until(self, due: float | None) -> None:
         with self._guard:

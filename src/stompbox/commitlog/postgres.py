@@ -12,7 +12,8 @@
 
 When an answer is lost, the server process that had the INSERT is ended, and the row is looked for by who wrote it and his number. If it
 is there, `confirmed` is written before anything is said: a row that can be seen may still lack the standbys' word for it, and what is
-committed after it has both. If it is not there, it is inserted again: a copy that is still under way holds the same key.
+committed after it has both. If it is not there, it is inserted again: a copy that is still under way holds the same key. Where the record
+before it is not the last either, another server has taken over that lacked it: fenced.
 
 What the server must be: 15 or later, not a standby, fsync on, synchronous_commit on or remote_apply. That standbys are synchronous is for
 who runs it to set (docs/cluster-log.md).
@@ -37,6 +38,7 @@ from psycopg.conninfo import conninfo_to_dict
 from stompbox.commitlog.base import Fenced, Kind, LogError, Record
 from stompbox.commitlog.opening import PAGE, LogUrl
 from stompbox.commitlog.pgconnection import Line, Watch, is_taken, is_unknown, meaning
+from stompbox.commitlog.pgservers import Servers
 from stompbox.errors import ConfigError, redacted
 
 T = TypeVar("T")
@@ -47,6 +49,7 @@ OLDEST: Final = 150000
 ANSWER: Final = 3.0  # seconds after which an answer counts as lost
 APPENDING: Final = 5.0  # the same of an append, whose commit may wait for standbys
 PAUSE: Final = 0.1  # seconds between two attempts
+TELLING: Final = 0.01  # seconds between two times that readers are told of what was appended
 LOOK: Final = 0.5  # seconds between two looks of a reader that nobody tells
 ROWS: Final = 512  # of one read, at most
 
@@ -66,8 +69,10 @@ INSERT INTO {about} VALUES ({cluster}, {identity}, {format}, 0)
 """
 _APPEND: Final = """
 INSERT INTO {log} SELECT %s + 1, %s, %s, %b, %s, %b
-WHERE %s = (SELECT coalesce(max(position), 0) FROM {log}) RETURNING position
+WHERE %s = (SELECT coalesce(max(position), 0) FROM {log}) AND (%s OR %b = (SELECT writer FROM {log} WHERE position = %s))
+RETURNING position
 """
+_LAST: Final = "SELECT coalesce(max(position), 0) FROM {log}"
 _READ: Final = """
 SELECT position, epoch, kind, payload FROM (
   SELECT *, sum(octet_length(payload)) OVER (ORDER BY position) AS size FROM (
@@ -87,6 +92,7 @@ class PostgresLog:
         self._channel = self._table
         self._writer = os.urandom(16)
         self._number = 0
+        self._has_led = False
         self._mine = 0  # epoch of the last record that was appended
         self._known = 0  # the latest epoch that is known
         self._heard = 0.0
@@ -96,14 +102,16 @@ class PostgresLog:
         self._looks = 0  # times that readers should look, told or not
         self._closed = Event()
         self._appended = Event()
-        parameters = self._parameters(node)
+        self._statements: dict[str, bytes] = {}
+        parameters = self._parameters()
         self._where = f"{parameters.get('host', 'localhost')}/{parameters.get('dbname', '')}"
+        servers = self._servers_of(parameters)
         self._watch = Watch()
-        append = parameters | {"application_name": f"stompbox-{self._writer.hex()}-append"}
-        self._appending = Line(append, self.name, self._watch)
-        self._reading = Line(parameters, self.name, self._watch)
-        self._beating = Line(parameters, self.name, self._watch)
-        self._listening = Line(parameters, self.name, self._watch, self._listen)
+        called = str(parameters.get("application_name", f"stompbox {cluster} {node}".strip()))
+        self._appending = Line(servers, f"stompbox-{self._writer.hex()}-append", self.name, self._watch)
+        self._reading = Line(servers, called, self.name, self._watch)
+        self._beating = Line(servers, called, self.name, self._watch)
+        self._listening = Line(servers, called, self.name, self._watch, self._listen)
         self._threads: list[Thread] = []
         try:
             self.identity = self._ask(self._reading, self._prepare)
@@ -115,7 +123,7 @@ class PostgresLog:
             self.close()
             raise
 
-    def _parameters(self, node: str) -> dict[str, Any]:
+    def _parameters(self) -> dict[str, Any]:
         """What libpq is connected with. Raises ConfigError for what it does not know."""
         options = {name: value for name, value in self._url.options.items() if name != "insecure"}
         query = f"?{urlencode(options)}" if options else ""
@@ -127,7 +135,6 @@ class PostgresLog:
                 "config-value", f"log {where!r}: {str(error).strip()}; {PAGE} has examples"
             ) from None
         return {
-            "application_name": f"stompbox {self._cluster} {node}".strip()[:63],
             "target_session_attrs": "read-write",
             "keepalives_idle": 5,
             "keepalives_interval": 2,
@@ -136,15 +143,24 @@ class PostgresLog:
 
     largest: Final = LARGEST
 
+    def _servers_of(self, parameters: dict[str, Any]) -> Servers:
+        try:
+            return Servers(parameters)
+        except ValueError as error:
+            where = redacted(self._url.whole)
+            raise ConfigError("config-value", f"log {where!r}: {error}; {PAGE} has examples") from None
+
     @property
     def name(self) -> str:
         return f"PostgreSQL table {self._table} at {self._where}"
 
-    def _sql(self, text: str) -> sql.Composed:
+    def _sql(self, text: str) -> bytes:
         """The statement, of this cluster's tables."""
-        return sql.SQL(text).format(
-            log=sql.Identifier(self._table), about=sql.Identifier(f"{self._table}_about")
-        )
+        found = self._statements.get(text)
+        if found is None:
+            names = {"log": sql.Identifier(self._table), "about": sql.Identifier(f"{self._table}_about")}
+            found = self._statements[text] = sql.SQL(text).format(**names).as_bytes(None)
+        return found
 
     def _ask(self, line: Line, work: Callable[[Connection[Any]], T]) -> T:
         try:
@@ -183,7 +199,7 @@ class PostgresLog:
             )
         )
 
-    def _one(self, connection: Connection[Any], query: str, *values: object) -> Any:
+    def _one(self, connection: Connection[Any], query: str | bytes, *values: object) -> Any:
         row = connection.execute(query, values).fetchone()
         return row[0] if row else None
 
@@ -262,7 +278,11 @@ class PostgresLog:
 
     def _append(self, expected: int, epoch: int, kind: Kind, payload: bytes) -> int:
         self._number += 1
-        values = (expected, epoch, _KINDS.index(kind), self._writer, self._number, payload, expected)
+        # whoever leads has appended the last record, too
+        values = (
+            expected, epoch, _KINDS.index(kind), self._writer, self._number, payload,
+            expected, kind is Kind.LEAD or not self._has_led, self._writer, expected,
+        )  # fmt: skip
         is_lost = False  # a copy may be in the log, or get there yet
         while True:
             try:
@@ -284,6 +304,7 @@ class PostgresLog:
                 break
             self._pause()
         self._mine = self._known = epoch
+        self._has_led = self._has_led or kind is Kind.LEAD
         self._told = position
         self._appended.set()
         return position
@@ -312,6 +333,8 @@ class PostgresLog:
                 self._sql("SELECT writer, number FROM {log} WHERE position = %s"), (expected + 1,)
             ).fetchone()
             if row is None:
+                if self._one(connection, self._sql(_LAST)) != expected:
+                    raise Fenced("fenced", f"{self.name}: record {expected} is not the last")
                 return None
             if (bytes(row[0]), row[1]) != (self._writer, self._number):
                 raise Fenced("fenced", f"{self.name}: record {expected} is not the last")
@@ -323,7 +346,7 @@ class PostgresLog:
     # Reading
 
     def last(self) -> int:
-        return int(self._number_of("SELECT coalesce(max(position), 0) FROM {log}"))
+        return int(self._number_of(_LAST))
 
     def first(self) -> int:
         return int(self._number_of("SELECT coalesce(min(position), 1) FROM {log}"))
@@ -403,6 +426,7 @@ class PostgresLog:
                 told = self._told
                 with suppress(LogError):  # readers look by themselves, too
                     self._notify(f"record {self._writer.hex()} {told}")
+                self._closed.wait(TELLING)
 
     def _listen(self, connection: Connection[Any]) -> None:
         connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))

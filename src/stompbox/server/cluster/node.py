@@ -58,6 +58,7 @@ LATEST: Final = 2.0  # twice as long each time, up to this
 KEPT: Final = 20  # takeovers that are remembered
 # problems of the log with which a node cannot go on, and waiting does not help
 _LOSES: Final = ("log-trimmed",)
+_ENDS: Final = ("log-too-new", "log-went-back")  # and nothing helps
 
 
 class Node(Known):
@@ -132,17 +133,17 @@ class Node(Known):
     def _open_local(self) -> Local:
         self.store = store = FolderStore(self.data, self._losses)
         try:
-            return Local(store, f"{self.table.name}/{self.log.identity}")
+            return Local(store, f"{self.table.name}/{self.log.identity}", where=f"data folder {self.data}")
         except BaseException:
             store.close()
             raise
 
     def _look_into_log(self) -> None:
-        """Reads the first records that this node has not. Raises LogError `log-too-new`: it would end there in any case."""
+        """Reads the first records that this node has not. Raises LogError of a code in `_ENDS`: it would end there in any case."""
         try:
             Applier(self.local, self.log).step()
         except StoreError as error:
-            if error.code == "log-too-new":
+            if error.code in _ENDS:
                 raise
 
     def _recall_drained(self) -> None:
@@ -282,7 +283,8 @@ class Node(Known):
     def _lead(self, *, is_asked: bool) -> ReplicatedStore:
         """In a thread. What memory held for the leader before is let go with the store."""
         self._reopen_local()
-        self.applier = Applier(self.local, self.log, self._led)
+        is_compared = self.applier is not None and self.applier.is_compared
+        self.applier = Applier(self.local, self.log, self._led, is_compared=is_compared)
         self.applier.catch_up()
         if not is_asked and monotonic() - self.log.heard() < self.table.takeover_after / 2000:
             raise Fenced("fenced", "somebody else leads since")
@@ -356,12 +358,13 @@ class Node(Known):
         wait = AGAIN
         while True:
             leader = self.local.leader
-            if leader is not None and leader.node != self.name:
+            if leader is not None and leader.advertise != self.advertise:
                 try:
                     await self._pass_to(leader.advertise)
                     wait, self._said = AGAIN, ""
                 except (OSError, TimeoutError, StompboxError) as error:
-                    self._tell(f"no link to the leader, node {leader.node}", error)
+                    if leader.node != self.name or isinstance(error, LinkError):  # else it was this one
+                        self._tell(f"no link to the leader, node {leader.node}", error)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), wait)
                 wait = AGAIN
