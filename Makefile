@@ -39,10 +39,11 @@ bench: $(VENV)/.dev ## measure Stompbox; ARGS='--peers artemis' beside others, '
 bench-guard: $(VENV)/.dev ## whether HEAD costs more than 10 % CPU for a message beside another commit; ARGS='--base main'
 	@$(BIN)/python -m bench.guard $(ARGS)
 
-soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with all features, cut power at every write, fail and raise at every call, upset the network and the servers of a cluster's logs, and its nodes 200 times on each engine, kill Spark; ARGS='--kills 100'
+soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with all features, cut power at every write, fail and raise at every call, upset the network and the servers of a cluster's logs, and its nodes 200 times on each engine, lose packets, kill Spark; ARGS='--kills 100'
 	@$(BIN)/python -m tests.crash.drill $(ARGS)
 	@$(BIN)/python -m tests.crash.flips --flips 1000
 	@for log in nats cut postgres standby; do $(BIN)/python -m tests.crash.cluster --log $$log --random 200 --between 1 || exit 1; done
+	@for log in nats postgres; do $(BIN)/python -m tests.crash.cluster --log $$log --network namespaces --random 50 --between 1 || [ $$? = 77 ] || exit 1; done
 	@$(BIN)/python -m tests.crash.mixture
 	@SOAK=1 $(BIN)/python -m pytest -q tests/crash/test_power_loss.py tests/crash/test_faults.py \
 	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py tests/crash/test_calls.py tests/pipelines/test_kills.py \

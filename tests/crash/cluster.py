@@ -21,7 +21,9 @@ import sys
 import tempfile
 import time
 import urllib.request
+from base64 import b64encode
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,23 +38,38 @@ from tests.commitlog.nodes import content
 from tests.commitlog.proxy import Proxy
 from tests.crash.chatter import Chatter
 from tests.crash.logservers import ENGINES, LogServers, serving
-from tests.crash.strikes import FAULTS, LOG_FAULTS, READY_WITHIN, TAKEOVER, epochs_of, pause, strike
+from tests.crash.networks import Host, Network, enter
+from tests.crash.strikes import (
+    FAULTS,
+    LOG_FAULTS,
+    NETWORK_FAULTS,
+    READY_WITHIN,
+    TAKEOVER,
+    epochs_of,
+    pause,
+    strike,
+)
 
 SECRET = "of-all-nodes-of-the-drill"
 JUMPING = str(Path(__file__).with_name("jumping.py"))
+USER = "drill"  # and its passcode; on other addresses than loopback there has to be one
+HEART_BEAT = (2000, 2000)  # ms; by it clients and nodes find out that nothing comes through any more
 QUEUES = ("drill/a", "drill/b")
 
 
 class NodeProcess:
     """One node: its process, now or again, and where it listens, which stays."""
 
-    def __init__(self, folder: Path, name: str, log: str) -> None:
+    def __init__(self, folder: Path, name: str, log: str, host: Host | None = None) -> None:
+        """`host`: where it runs, else here."""
         self.name = name
+        self.host = host
+        self.address = host.address if host is not None else "127.0.0.1"
         self.folder = folder / name
         self.folder.mkdir(parents=True)
         self.log = log
-        self.listen = "tcp://127.0.0.1:0"
-        self.admin = "127.0.0.1:0"
+        self.listen = f"tcp://{self.address}:0"
+        self.admin = f"{self.address}:0"
         self.more = ""  # keys of [cluster], and what follows it
         self.takeover = TAKEOVER  # ms
         self.reading = ""  # where logs are read, if it is to have such a listener
@@ -61,7 +78,7 @@ class NodeProcess:
 
     @property
     def url(self) -> str:
-        return self.listen.replace("tcp://", "stomp://")
+        return self.listen.replace("tcp://", "stomp://" if self.host is None else f"stomp://{USER}:{USER}@")
 
     @property
     def data(self) -> Path:
@@ -72,13 +89,15 @@ class NodeProcess:
         toml = (
             f'data = "{self.data}"\nmin-disk-free = 0\ngraceful-shutdown-timeout = 500\n[[listener]]\nurl = "{self.listen}"\n{reading}'
             f'[admin]\nlisten = "{self.admin}"\n[cluster]\nlog = "{self.log}"\nname = "drill"\nnode = "{self.name}"\n'
-            f'listen = "127.0.0.1:0"\nsecret = "{SECRET}"\ntakeover-after = {self.takeover}\ninsecure = true\n{self.more}'
+            f'listen = "{self.address}:0"\nsecret = "{SECRET}"\ntakeover-after = {self.takeover}\ninsecure = true\n{self.more}'
         )
+        if self.host is not None:
+            toml += f'[[user]]\nname = "{USER}"\npassword = "{USER}"\n'
         (self.folder / "stompbox.toml").write_text(toml)
         with (self.folder / "log").open("ab") as stderr:
             program = [JUMPING, str(self.clock)] if self.may_jump else ["-m", "stompbox"]
             self.process = subprocess.Popen(
-                [sys.executable, *program, "serve", "--config", str(self.folder / "stompbox.toml")],
+                [*self._prefix, sys.executable, *program, "serve", "--config", str(self.folder / "stompbox.toml")],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, cwd=self.folder,
             )  # fmt: skip
         assert self.process.stdout is not None
@@ -95,6 +114,10 @@ class NodeProcess:
             elif word == "ready":
                 return
         raise AssertionError(f"node {self.name} has ended: {self.said()}")
+
+    @property
+    def _prefix(self) -> tuple[str, ...]:
+        return self.host.prefix if self.host is not None else ()
 
     @property
     def clock(self) -> Path:
@@ -144,8 +167,11 @@ class NodeProcess:
         """What its admin interface answers with 200, None else."""
         if self.process is None:
             return None
+        request = urllib.request.Request(f"http://{self.admin}{path}")
+        if self.host is not None:
+            request.add_header("authorization", f"Basic {b64encode(f'{USER}:{USER}'.encode()).decode()}")
         try:
-            with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=0.5) as answer:
+            with urllib.request.urlopen(request, timeout=0.5) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
         except (OSError, ValueError):
@@ -153,7 +179,8 @@ class NodeProcess:
 
     def command(self, *words: str) -> str:
         """What `stompbox cluster` prints, asked of this node."""
-        line = [sys.executable, "-m", "stompbox", "cluster", *words, "--admin", self.admin]
+        admin = self.admin if self.host is None else f"http://{USER}:{USER}@{self.admin}"
+        line = [sys.executable, "-m", "stompbox", "cluster", *words, "--admin", admin]
         done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
         return done.stdout + done.stderr
 
@@ -162,15 +189,28 @@ class Cluster:
     """Three nodes and their log."""
 
     def __init__(
-        self, folder: Path, log: str = "", servers: LogServers | None = None, names: str = "abc"
+        self,
+        folder: Path,
+        log: str = "",
+        servers: LogServers | None = None,
+        names: str = "abc",
+        network: Network | None = None,
     ) -> None:
-        """`servers`: those of the log; where it is a single one of NATS, each node has a network of its own to it."""
+        """`servers`: those of the log; where it is a single one of NATS, and there is no `network`, each node has a proxy of its own
+        to it."""
+        self.network = network
         self.nodes = [
-            NodeProcess(folder, name, servers.url if servers is not None else log) for name in names
+            NodeProcess(
+                folder,
+                name,
+                servers.url if servers is not None else log,
+                None if network is None else network.host(name),
+            )
+            for name in names
         ]
         self.log = servers
         self.networks: dict[str, Proxy] = {}
-        if servers is not None and len(servers.ports) == 1:
+        if servers is not None and len(servers.ports) == 1 and network is None:
             for node in self.nodes:
                 self.networks[node.name] = Proxy(servers.ports[0])
                 node.log = f"nats://127.0.0.1:{self.networks[node.name].port}"
@@ -179,13 +219,14 @@ class Cluster:
         for node in self.nodes:
             node.start()
 
-    def leader(self) -> NodeProcess | None:
-        return next((node for node in self.nodes if node.asked("/readyz?role=leader") is not None), None)
+    def leader(self, among: Sequence[NodeProcess] = ()) -> NodeProcess | None:
+        asked = among or self.nodes
+        return next((node for node in asked if node.asked("/readyz?role=leader") is not None), None)
 
-    async def until_led(self, within: float = READY_WITHIN) -> NodeProcess:
+    async def until_led(self, within: float = READY_WITHIN, among: Sequence[NodeProcess] = ()) -> NodeProcess:
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
-            found = await asyncio.to_thread(self.leader)
+            found = await asyncio.to_thread(self.leader, among)
             if found is not None:
                 return found
             await pause(0.05)
@@ -217,6 +258,7 @@ class Book:
     acknowledged: set[str] = field(default_factory=set)  # with a receipt
     again: list[str] = field(default_factory=list)  # delivered after that
     confirmed_at: list[float] = field(default_factory=list)
+    last: dict[int, float] = field(default_factory=dict)  # of each sender
     faults: Counter[str] = field(default_factory=Counter)
     chatter: Chatter | None = None
     pauses: list[float] = field(
@@ -244,7 +286,9 @@ class Load:
 
     def _connect(self, turn: int) -> Any:
         urls = self.urls[turn % len(self.urls) :] + self.urls[: turn % len(self.urls)]
-        return stompbox.connect(urls, reconnect=self.policy, connect_timeout=4.0, receipt_timeout=60.0)
+        return stompbox.connect(
+            urls, reconnect=self.policy, connect_timeout=4.0, receipt_timeout=60.0, heart_beat=HEART_BEAT
+        )
 
     async def send(self, number: int) -> None:
         book, queue = self.book, f"/queue/{QUEUES[number % len(QUEUES)]}"
@@ -263,7 +307,8 @@ class Load:
                 except StompboxError:
                     continue
                 book.confirmed.add(name)
-                book.confirmed_at.append(time.monotonic())
+                book.last[number] = time.monotonic()
+                book.confirmed_at.append(book.last[number])
 
     async def _send_pair(self, client: Any, queue: str, name: str) -> None:
         book, other = self.book, f"{name}+"
@@ -394,20 +439,34 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--random", type=int, default=0, help="so many faults of all kinds")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument(
+        "--network", choices=("namespaces",),
+        help="each node, and the log, in a network namespace of its own, so that packets can vanish between them",
+    )  # fmt: skip
     chosen = parser.parse_args()
+    if chosen.network:
+        if chosen.log in ("disk", "standby"):
+            parser.error(
+                f"--network with --log {chosen.log}: takes one server at a place of its own; nats or postgres"
+            )
+        enter("tests.crash.cluster", sys.argv[1:])
     chance = random.Random(chosen.seed)
-    kinds = FAULTS + LOG_FAULTS.get(chosen.log, ())
+    kinds = FAULTS + (NETWORK_FAULTS if chosen.network else LOG_FAULTS.get(chosen.log, ()))
     faults = [chance.choice(kinds) for _ in range(chosen.random)] or chosen.faults.split(",")
     folder = Path(tempfile.mkdtemp(prefix="stompbox-cluster-"))
     book, begun = Book(), time.monotonic()
     with ExitStack() as stack:
-        servers = stack.enter_context(serving(chosen.log, folder))
-        cluster = Cluster(folder, f"disk://{folder}/log", servers)
+        network = Network() if chosen.network else None
+        log_host = network.host("log") if network is not None else None
+        servers = stack.enter_context(serving(chosen.log, folder, log_host))
+        cluster = Cluster(folder, f"disk://{folder}/log", servers, network=network)
         stack.callback(cluster.close)
         codes = [1]
         try:
             for node in cluster.nodes:
                 node.may_jump = True
+                if network is not None:
+                    node.takeover *= 2  # LOST is long enough for that, and no machine so slow
             cluster.start()
             asyncio.run(drill(cluster, book, faults, between=chosen.between, seed=chosen.seed))
         finally:

@@ -1,7 +1,9 @@
 """The faults of a cluster's drill: what is done to nodes and to their log under load, and what must not come of it meanwhile.
 
 kill, stop, restart    a node's process, or servers of the log
-cut                    a node's network to the log
+cut                    a node's connections to the log
+fail over              the log's server dies and its standby is promoted; then the old one comes back for a while
+lose                   what is sent vanishes: between a node and the log, the other nodes or the clients; one way alone where it says so
 promote                an operator hands the lead over
 full                   no file of a follower may grow: its disk is full
 clock                  a node's wall clock jumps by an hour, ahead or back
@@ -33,8 +35,16 @@ LOG_FAULTS = {
     "nats": ("kill log", *AWAY),  # one of three, or the standby
     "cut": ("cut leader", "cut follower", *AWAY),  # each node reaches it by a network of its own
     "postgres": AWAY,
-    "standby": ("kill log", *AWAY),
+    "standby": ("kill log", "fail over", *AWAY),
 }
+NETWORK_FAULTS = (
+    "lose log leader", "lose log follower", "lose log one way leader", "lose nodes leader", "lose nodes one way leader",
+    "lose clients leader",
+)  # fmt: skip
+LOST = (
+    15.0  # seconds for which what is sent vanishes: longer than anybody waits before he tries another node,
+)
+AGAIN = 5.0  # and in the last ones of them each sender has messages confirmed
 FAULTS = (
     "kill leader", "kill follower", "stop leader", "stop follower", "restart leader", "promote follower",
     "full follower", "clock leader", "clock follower",
@@ -54,6 +64,12 @@ async def strike(cluster: Cluster, fault: str, book: Book, chance: random.Random
         cluster.log.kill_one(chance.randrange(3))
         await pause(TAKEOVER / 1000)
         await asyncio.to_thread(cluster.log.start)
+    elif fault == "fail over":
+        assert cluster.log is not None
+        if problem := await asyncio.to_thread(cluster.log.fail_over):
+            book.found.append(f"{fault}: {problem}")
+    elif fault.startswith("lose"):
+        await lose(cluster, fault, node, book, chance)
     elif fault.startswith("full"):
         await full(cluster, node, book)
     elif fault.startswith("clock"):
@@ -98,6 +114,34 @@ async def without_log(cluster: Cluster, fault: str, leader: NodeProcess, book: B
         book.found.append(f"{fault}: nothing that is not persistent came for {paused:.1f} s")
     if (led := epochs_of(cluster)) != epochs:
         book.found.append(f"{fault}: the lead has moved, from {leader.name}: {epochs} to {led}")
+
+
+async def lose(cluster: Cluster, fault: str, node: NodeProcess, book: Book, chance: random.Random) -> None:
+    """Packets vanish, and nobody is told: who waits for an answer has to give up by himself. In the end of it nobody waits any more."""
+    network, others = cluster.network, [one for one in cluster.nodes if one is not node]
+    assert network is not None and node.host is not None
+    ends = (
+        [one.host for one in others if one.host is not None] if "nodes" in fault else [network.hosts["log"]]
+    )
+    if "clients" in fault:
+        ends = [network.drill]
+    epochs, turned = epochs_of(cluster), chance.random() < 0.5
+    for end in ends:
+        if "one way" in fault:
+            network.lose(*((end, node.host) if turned else (node.host, end)))
+        else:
+            network.part(end, node.host)
+    begun = time.monotonic()
+    is_moved = "log" in fault and "leader" in fault
+    if is_moved:
+        await cluster.until_led(among=others)
+    await pause(LOST - (time.monotonic() - begun))
+    silent = [number for number, at in book.last.items() if at < time.monotonic() - AGAIN]
+    network.restore()
+    if silent:
+        book.found.append(f"{fault} ({turned=}): nothing was confirmed to senders {silent} for {AGAIN:g} s")
+    if not is_moved and (led := epochs_of(cluster)) != epochs:
+        book.found.append(f"{fault} ({turned=}): the lead has moved: {epochs} to {led}")
 
 
 async def full(cluster: Cluster, node: NodeProcess, book: Book) -> None:

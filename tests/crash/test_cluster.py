@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +16,11 @@ from stompbox.commitlog.base import Kind
 from stompbox.commitlog.opening import open_log
 from stompbox.commitlog.records import HEAD, VERSION
 from stompbox.store.folder import DRAINED
+from tests.commitlog import natsservers
 from tests.crash.cluster import Book, Cluster, NodeProcess, drill, findings
 from tests.crash.logservers import serving
+from tests.crash.networks import NOT_HERE, refusal
+from tests.crash.strikes import until
 
 PATIENT = (
     4500  # ms; a third of its lead-timeout is what a node has to answer another one, on a busy machine, too
@@ -62,6 +69,48 @@ def test_a_log_that_is_away_for_all_ends_no_lead(tmp_path: Path, engine: str, fa
     assert len(book.confirmed) > 20 and book.silence > 3
 
 
+def test_a_log_that_fails_over_loses_nothing(tmp_path: Path) -> None:
+    book = Book()
+    with serving("standby", tmp_path) as servers:
+        cluster = Cluster(tmp_path, servers=servers)
+        try:
+            cluster.start()
+            asyncio.run(drill(cluster, book, ["fail over", "kill leader"], between=1.0, senders=2))
+        finally:
+            codes = cluster.end()
+        assert codes == [0, 0, 0]
+        assert findings(cluster, book) == []
+    assert len(book.confirmed) > 20
+
+
+def test_packets_that_vanish_are_found_out_by_time_alone() -> None:
+    natsservers.needs_nats()
+    if why := refusal():
+        pytest.skip(why)
+    command = [sys.executable, "-m", "tests.crash.cluster", "--log", "cut", "--network", "namespaces"]
+    command += ["--between", "1", "--faults", "lose log leader,lose nodes leader"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "lost         0" in done.stdout and "FOUND" not in done.stdout
+
+
+def test_a_network_that_is_not_allowed_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "unshare").write_text(
+        "#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n"
+    )
+    for name in ("nsenter", "ip"):
+        (tmp_path / name).write_text("")
+    for file in tmp_path.iterdir():
+        file.chmod(0o755)
+    command = [sys.executable, "-m", "tests.crash.cluster", "--log", "nats", "--network", "namespaces"]
+    places = {"PATH": str(tmp_path)} | {name: os.environ[name] for name in ("HOME",) if name in os.environ}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=places)
+    assert done.returncode == NOT_HERE
+    assert done.stderr.splitlines() == [
+        "tests.crash.cluster: network namespaces are not allowed here: unshare failed: Operation not permitted"
+    ]
+
+
 def test_what_operators_see_and_do(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, f"disk://{tmp_path}/log")
     try:
@@ -91,6 +140,31 @@ def test_what_operators_see_and_do(tmp_path: Path) -> None:
     finally:
         codes = cluster.end()
     assert codes == [0, 0, 0]
+
+
+def test_two_nodes_with_one_name_are_told_by_the_second_one(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, f"disk://{tmp_path}/log", names="ab")
+    for node in cluster.nodes:
+        node.takeover = PATIENT
+    try:
+        cluster.start()
+        leader = asyncio.run(cluster.until_led())
+        asyncio.run(cluster.until_ready())
+        for one in cluster.nodes:
+            second = NodeProcess(tmp_path / "second", one.name, one.log)
+            second.takeover = PATIENT
+            second.start()
+            problem = f"no link to the leader, node {leader.name}: .*two nodes are called '{one.name}'"
+            said = asyncio.run(
+                until(lambda second=second, problem=problem: re.search(problem, second.said()))
+            )
+            ready = second.asked("/readyz")
+            assert second.end() == 0
+            assert said and ready is None, second.said()
+        asyncio.run(cluster.until_ready())
+    finally:
+        codes = cluster.end()
+    assert codes == [0, 0]
 
 
 async def until_leads(cluster: Cluster, node: NodeProcess) -> bool:
