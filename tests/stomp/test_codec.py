@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 import zlib
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import pytest
 
 from stompbox.errors import FrameError
-from stompbox.stomp.codec import Decoder, encode
+from stompbox.stomp.codec import FIRST_ROOM, GATHERED_FROM, LAST_ROOM, Decoder, encode
 from stompbox.stomp.frames import CLIENT_COMMANDS, SERVER_COMMANDS
 from stompbox.stomp.versions import VERSIONS
 from tests.conformance.cases import ROWS, Case, title
@@ -155,3 +157,65 @@ def test_reader_of_runs_is_asked_first_and_taught_the_other_sends() -> None:
         "<BEGIN transaction:'t' body=0>",
     ]
     assert reader.taught == [(b"SEND\na:1", "<SEND a:'1' body=1>")]
+
+
+def logged_in() -> Decoder:
+    decoder: Decoder = Decoder()
+    decoder.logged_in = True
+    return decoder
+
+
+def gathered(length: int) -> tuple[bytes, bytes]:
+    """A frame whose body of so many octets is gathered, and that body."""
+    body = random.Random(length).randbytes(length)
+    return b"SEND\ndestination:/queue/a\nreceipt:r\ncontent-length:%d\n\n%b\0" % (length, body), body
+
+
+@pytest.mark.parametrize("length", [GATHERED_FROM - 1, GATHERED_FROM, FIRST_ROOM + 1, LAST_ROOM + 5])
+def test_long_bodies_come_whole_however_they_were_cut(length: int) -> None:
+    """Also where the head alone, all but the last octet, or more than the frame has come; the next frame is read as always."""
+    data, body = gathered(length)
+    head, end = data.index(b"\n\n") + 2, len(data)
+    after = b"\nSEND\ndestination:/queue/b\n\nx\0"
+    for cuts in (
+        (head,),
+        (head - 1, head + 1),
+        (head + 1, end - 1),
+        (end - 2,),
+        (end,),
+        (end + 3,),
+        tuple(range(9, end, 70_001)),
+    ):
+        decoder = logged_in()
+        edges = [0, *cuts, len(data) + len(after)]
+        pieces = [(data + after)[start:stop] for start, stop in pairwise(edges)]
+        found, error = read(decoder, pieces)
+        assert error is None
+        assert [(frame.headers["destination"], frame.body) for frame in found] == [
+            ("/queue/a", body),
+            ("/queue/b", b"x"),
+        ], cuts
+        assert decoder.pending == 0
+
+
+def test_what_has_come_of_a_long_body_counts_and_no_more_is_kept_for_it() -> None:
+    """Who announces much and sends little has little."""
+    decoder = logged_in()
+    head = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n" % (50 << 20)
+    assert list(decoder.receive(head + b"x" * 100)) == []
+    assert len(head) - 2 + 100 == decoder.pending
+    tracemalloc.start()
+    try:
+        assert list(decoder.receive(b"x" * GATHERED_FROM)) == []
+        assert tracemalloc.get_traced_memory()[1] < FIRST_ROOM + 2 * GATHERED_FROM
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_body_without_its_nul_is_refused_by_its_receipt() -> None:
+    data, _ = gathered(GATHERED_FROM)
+    decoder = logged_in()
+    assert list(decoder.receive(data[:-1])) == []
+    with pytest.raises(FrameError, match=f"no NUL octet after the {GATHERED_FROM} octets") as caught:
+        list(decoder.receive(b"x"))
+    assert (caught.value.code, caught.value.receipt) == ("missing-nul", "r")

@@ -26,6 +26,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from itertools import chain
 from typing import Final, Generic, Never, Protocol, TypeVar
 
@@ -51,6 +52,11 @@ _EMPTY: Final = re.compile(rb"(?:[\n\0]|\r\n)+")  # between frames
 _RECEIPT: Final = re.compile(rb"\nreceipt:([^\n]*?)\r?(?=\n|\Z)")
 _LF, _CR, _NUL = 10, 13, 0
 _NO_FORM: Final = "\ufffd"
+# octets of a counted body from which on it is put where it stays as it comes: to copy megabytes at its end would hold others up
+GATHERED_FROM: Final = 64 * 1024
+# octets of such a body for which there is room at first, and from when these have come; beyond that it grows with what comes
+FIRST_ROOM: Final = 256 * 1024
+LAST_ROOM: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,43 @@ def _by_octets(commands: frozenset[str]) -> Mapping[bytes, str]:
     return {command.encode(): command for command in commands}
 
 
+class Gathering:
+    """A frame whose counted body comes in many reads: `head` is its command and headers as they came, `frame` the same without the body.
+    Who only announces it is given little room."""
+
+    __slots__ = ("_body", "_room", "came", "frame", "head", "length")
+
+    def __init__(self, head: bytes, frame: Frame, length: int) -> None:
+        self.head = head
+        self.frame = frame
+        self.length = length
+        self.came = 0
+        self._room = 0
+        self._body = BytesIO()
+
+    def take(self, data: bytes, position: int) -> int:
+        """Takes what `data` has of the body from `position` on, and returns where that ends."""
+        end = min(len(data), position + self.length - self.came)
+        if self.came + end - position > self._room < LAST_ROOM:
+            self._move(self.came + end - position)
+        with memoryview(data) as view:
+            self._body.write(view[position:end])
+        self.came += end - position
+        return end
+
+    def _move(self, size: int) -> None:
+        self._room = min(self.length, FIRST_ROOM if size <= FIRST_ROOM else LAST_ROOM)
+        # nobody else has these octets, so that they are written in place, and handed over in the end
+        larger = BytesIO(bytes(self._room))
+        with self._body.getbuffer() as view:
+            larger.write(view[: self.came])
+        self._body = larger
+
+    def whole(self) -> Frame:
+        """The frame with its body, which is not copied."""
+        return Frame(self.frame.command, self.frame.headers, self._body.getvalue())
+
+
 class Decoder(Generic[R]):
     """Feed bytes, take frames, and runs of them (R) where there is a reader for those.
 
@@ -96,8 +139,8 @@ class Decoder(Generic[R]):
     """
 
     __slots__ = (
-        "_body", "_body_at", "_most", "_needed", "_rest", "_seen", "_streams_at", "commands", "large_from", "limits", "logged_in",
-        "may_stream", "runs", "version",
+        "_body", "_body_at", "_gathering", "_most", "_needed", "_rest", "_seen", "_streams_at", "commands", "large_from", "limits",
+        "logged_in", "may_stream", "runs", "version",
     )  # fmt: skip
 
     def __init__(
@@ -120,12 +163,14 @@ class Decoder(Generic[R]):
         self._most = 0  # octets that this body may have
         self._streams_at = 0  # octets of _rest from which on that body is large
         self._body: Body | None = None  # the large body that it is in the middle of
+        # the frame whose body it is in the middle of, and which goes on whole
+        self._gathering: Gathering | None = None
 
     def receive(self, data: bytes) -> Iterator[Single | R]:
         """Yields each frame (or run, where `runs` is set; or what large.py has) that `data` completes. Raises FrameError at the
         first fault."""
         if not self._rest:
-            if self.runs is None or self._body is not None or not data:
+            if self.runs is None or self._body is not None or self._gathering is not None or not data:
                 return self._frames(data)
             found = self.runs.read(data, 0)
             if found is None:
@@ -143,8 +188,9 @@ class Decoder(Generic[R]):
 
     @property
     def pending(self) -> int:
-        """How many octets of an unfinished frame have come."""
-        return len(self._rest)
+        """How many octets of an unfinished frame have come, and are kept here."""
+        gathering = self._gathering
+        return len(self._rest) + (0 if gathering is None else len(gathering.head) + gathering.came)
 
     def _is_worth_a_look(self) -> bool:
         rest = self._rest
@@ -186,6 +232,12 @@ class Decoder(Generic[R]):
         size = len(data)
         if self._body is not None:
             position = yield from self._go_on(self._body, data, 0)
+        if self._gathering is not None:
+            position = self._gathering.take(data, position)
+            if position == size:
+                return
+            yield self._gathered(self._gathering, data[position])
+            position += 1
         while position < size:
             octet = data[position]
             if octet in (_LF, _NUL):
@@ -209,6 +261,14 @@ class Decoder(Generic[R]):
             yield frame
             if self._body is not None:
                 position = yield from self._go_on(self._body, data, position)
+
+    def _gathered(self, gathering: Gathering, last: int) -> Frame:
+        """The frame whose body has come, with the octet that follows it."""
+        self._gathering = None
+        if last != _NUL:
+            raise self._of_frame(_missing_nul(gathering.length), gathering.head)
+        # nothing is learned of it: beside a body of this size a head costs nothing
+        return gathering.whole()
 
     def _go_on(self, body: Body, data: bytes, position: int) -> Generator[Piece | Ending, None, int]:
         """What `data` has of a large body from `position` on, and where the next frame begins."""
@@ -271,6 +331,10 @@ class Decoder(Generic[R]):
             raise self._of_frame(error, head) from None
         if stop is None:
             return None if self._body is None else (Opening(Frame(command, headers)), body_at)
+        if stop >= len(data):
+            self._gathering = Gathering(head, Frame(command, headers), stop - body_at)
+            self._gathering.take(data, body_at)
+            return None
         frame = Frame(command, headers, data[body_at:stop])
         if self.runs is not None and command == "SEND":
             self.runs.learn(head, frame)
@@ -295,7 +359,8 @@ class Decoder(Generic[R]):
         limit: int,
         streams: bool,
     ) -> int | None:
-        """Where the NUL stands that ends the frame; None when it has not come yet, or the body comes in pieces (`_body`)."""
+        """Where the NUL stands that ends the frame, or (of a body that is gathered) will stand, beyond `data`; None when it has not come
+        yet, or the body comes in pieces (`_body`)."""
         length = content_length(headers)
         if length is None:
             stop = data.find(_NUL, body_at)
@@ -325,6 +390,8 @@ class Decoder(Generic[R]):
         # STOMP 1.2, Header content-length: that many octets MUST be read, NULs or not
         stop = body_at + length
         if stop >= len(data):
+            if length >= GATHERED_FROM:
+                return stop
             self._keep(data, position, needed=stop + 1 - position)
             return None
         if data[stop] != _NUL:  # STOMP 1.2: "the frame still needs to be terminated with the NULL octet"

@@ -64,6 +64,40 @@ def test_others_get_their_receipts_while_a_large_batch_is_published(tmp_path: Pa
     play(tmp_path, MemoryStore(), story)
 
 
+def test_what_goes_through_many_octets_at_once_is_done_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the loop gets is cut already: pieces for the store, and runs that one look at the clock is enough for."""
+    threads: dict[str, int] = {}
+    sizes: list[int] = []
+
+    def beside(name: str) -> None:
+        function = getattr(publishing, name)
+
+        def called(*arguments: object) -> list[Run]:
+            threads[name] = threading.get_ident()
+            found: list[Run] = function(*arguments)
+            sizes.extend([run.size for run in found if isinstance(run, Run)])
+            return found
+
+        monkeypatch.setattr(publishing, name, called)
+
+    for name in ("_pieces", "_decoded"):
+        beside(name)
+
+    async def story(world: World) -> None:
+        assert await world.stage(chunk(numbered("/queue/q", 50_000)), 0) == ""
+        world.client.say("SEND", PUBLISH, b'{"attempts": [[0, 1]]}')
+        await world.until(lambda: world.client.messages[-1].headers["request-id"] == "p")
+        assert len(world.there()["q"]) == 50_000
+
+    play(tmp_path, MemoryStore(), story)
+    assert threads.keys() == {"_pieces", "_decoded"}
+    assert threading.get_ident() not in threads.values()
+    assert sum(sizes) == 7 * 50_000
+    assert max(sizes) <= publishing.STEP
+
+
 def test_no_commit_of_a_batch_is_large(tmp_path: Path) -> None:
     class Measuring(MemoryStore):
         largest = 0

@@ -90,12 +90,16 @@ async def keep(broker: RequestsCore, body: Large, summary: bytes, chunk: bytes) 
     body.size = len(chunk)
     bodies.put(body, 0, summary)
     engine.unsaved += len(summary)
-    for number, at in enumerate(range(0, len(chunk), PIECE), 1):
+    # to copy some megabytes is more than one step of the loop
+    for number, piece in enumerate(await broker.loop.run_in_executor(None, _pieces, chunk), 1):
         if bodies.unsaved(body) >= WINDOW:
             await stored(broker)
-        piece = chunk[at : at + PIECE]
         bodies.put(body, number, piece)
         engine.unsaved += len(piece)
+
+
+def _pieces(chunk: bytes) -> list[bytes]:
+    return [chunk[at : at + PIECE] for at in range(0, len(chunk), PIECE)]
 
 
 def _summaries(read_part: Callable[[int, int], bytes], attempts: Sequence[Attempt]) -> list[Summary]:
@@ -103,7 +107,8 @@ def _summaries(read_part: Callable[[int, int], bytes], attempts: Sequence[Attemp
 
 
 async def _read(broker: RequestsCore, attempt: Attempt) -> list[Run]:
-    """The runs that an attempt has staged, the same each time, however often it is read. Others who read wait for the disk alone."""
+    """The runs that an attempt has staged, the same each time, however often it is read, none of them larger than what one look at the
+    clock may cost. Others who read wait for the disk alone."""
     read_part = broker.committer.store.read_part
     if attempt.body.size <= PIECE:
         return await broker.committer.do(lambda: _decoded(_chunk(read_part, attempt.body), attempt.is_given))
@@ -116,7 +121,7 @@ def _chunk(read_part: Callable[[int, int], bytes], body: Large) -> bytes:
 
 
 def _decoded(chunk: bytes, is_given: bool) -> list[Run]:
-    return gather(runs_of(chunk) if is_given else decode(chunk, 0))
+    return list(_steps(gather(runs_of(chunk) if is_given else decode(chunk, 0))))
 
 
 def gather(runs: Sequence[Run]) -> list[Run]:
@@ -224,7 +229,7 @@ async def checked(connection: Asker, attempts: Sequence[Attempt]) -> Inspection:
 async def _closer(look: Inspection, attempt: Attempt) -> None:
     """Checks each message of an attempt that has some of which sizes do not say enough."""
     broker = look.connection.broker
-    async for run in in_turns(broker.turns, _steps(await _read(broker, attempt))):
+    async for run in in_turns(broker.turns, await _read(broker, attempt)):
         special = run.shape.special
         if run.shape.retain or (special is not None and (special.repeats or special.is_numbered)):
             broker.set_time()
@@ -490,7 +495,7 @@ class _Way:
                     )
                 await asyncio.sleep(AGAIN)
                 continue
-            self._runs.append(deque(_steps(runs)))
+            self._runs.append(deque(runs))
             size += max(LEAST_READ, attempt.body.size)
 
     def _lose(self, attempt: Attempt, error: StompboxError) -> None:
