@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -23,6 +27,7 @@ from stompbox.pipelines.plan import read_plan
 from stompbox.pipelines.progress import Event, Failed, Started, progress_since
 from stompbox.pipelines.running import chosen
 from stompbox.pipelines.settings import ArchiveTable
+from stompbox.spark import session
 
 STACK = "\tat org.apache.spark.Somewhere.run(Somewhere.scala:1)\n"
 PYTHON = 'Traceback (most recent call last):\n  File "worker.py", line 1, in main\n    process()\n'
@@ -244,6 +249,35 @@ class Kept:
 
     def lastProgress(self) -> Progress | None:
         return self._kept[-1] if self._kept else None
+
+
+def test_java_has_a_session_of_its_own_which_gives_way_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `nice` of its processes alone would count among themselves, where the kernel deals out by session."""
+    from pyspark import SparkContext, java_gateway
+
+    told: list[object] = []
+
+    def launch(_: Any, popen: dict[str, Any]) -> SimpleNamespace:
+        told.append(popen["start_new_session"])
+        return SimpleNamespace(proc=SimpleNamespace(pid=4711))
+
+    for name, value in (
+        ("JAVA_HOME", str(session.java_home(os.environ))),
+        ("PYSPARK_PYTHON", sys.executable),
+    ):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(logging, "FileHandler", lambda _: logging.NullHandler())
+    monkeypatch.setattr(java_gateway, "launch_gateway", launch)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(
+        SparkContext, "_ensure_initialized", lambda **given: told.append(given["gateway"].proc.pid)
+    )
+    monkeypatch.setattr(session, "session_gives_way", lambda *given: told.append(given))
+    (tmp_path / "lake.toml").write_text('[spark]\nnice = 7\n[[replay]]\nname = "again"\ntable = "t"\n')
+    running._launch_apart(tmp_path / "spark.log", {}, read_plan(tmp_path / "lake.toml", {}))
+    assert told == [True, (4711, 7), 4711]
 
 
 def test_progress_comes_out_of_java_once() -> None:

@@ -135,6 +135,21 @@ def test_a_start_that_fails_says_so() -> None:
         session.giving_way(10, lambda: subprocess.run(["/no-such-java"], check=False))
 
 
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel knows no sessions")
+@pytest.mark.parametrize(("nice", "told"), [(7, "nice 7"), (session.LEAST, "nice 19")])
+def test_a_session_of_its_own_gives_way_to_others(nice: int, told: str) -> None:
+    """Else what its processes give counts among themselves alone."""
+    ours = Path("/proc/self/autogroup").read_text()
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], start_new_session=True, stdin=subprocess.PIPE
+    ) as process:
+        session.session_gives_way(process.pid, nice)
+        own = Path(f"/proc/{process.pid}/autogroup").read_text().strip()
+        process.communicate(b"\n")
+    assert own.endswith(told)
+    assert Path("/proc/self/autogroup").read_text() == ours
+
+
 @pytest.mark.parametrize("nice", [-1, 21])
 def test_a_priority_that_there_is_not(nice: int) -> None:
     with pytest.raises(UsageError, match=f"nice is {nice}; allowed are 0 .* to 20"):

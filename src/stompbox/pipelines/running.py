@@ -171,10 +171,14 @@ def _launch_apart(log: Path, settings: dict[str, str], plan: Plan) -> None:
         try:
             with log.open("ab") as said:
                 popen = {"start_new_session": True, "stdout": said, "stderr": said}
-                session.giving_way(
-                    plan.pipeline.spark.nice,
-                    lambda: SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen), conf=conf),
-                )
+                nice = plan.pipeline.spark.nice
+
+                def start() -> None:
+                    gateway = launch_gateway(conf, popen)
+                    session.session_gives_way(gateway.proc.pid, nice)
+                    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+                session.giving_way(nice, start)
         except PySparkException:
             raise LocalError("spark-ended", f"Java did not start; {log} says why") from None
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -78,6 +79,17 @@ def giving_way(nice: int, start: Callable[[], object]) -> None:
         if sys.platform == "linux" and nice:
             thread.submit(_lower, nice).result()
         thread.submit(start).result()
+
+
+def session_gives_way(leader: int, nice: int) -> None:
+    """Has a session of processes of its own, whose leader that is, give way to other sessions, too.
+
+    Where the kernel deals processors out by session (Linux, sched(7), "The autogroup feature"), what each process gives counts within
+    its session alone. Where it does not, there is nothing to do.
+    """
+    if nice:
+        with suppress(OSError):
+            Path(f"/proc/{leader}/autogroup").write_text(str(min(nice, LEAST - 1)))
 
 
 def _lower(nice: int) -> None:
