@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 import random
 import shutil
 import time
@@ -19,7 +20,7 @@ pytest.importorskip("pyspark")
 import duckdb
 from pyarrow import dataset
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from stompbox import blocking
 from stompbox.errors import Refused
@@ -501,3 +502,82 @@ def test_a_group_begins_by_the_time_of_each_address(url: str) -> None:
     )
     latest = {"startingTimestamp": str(between), "startingOffsetsByTimestampStrategy": "latest"}
     assert begin(**latest, group="other") == begin(**latest) == {"times.a": 3, "times.b": 3}
+
+
+class Churned:
+    """A wildcard read in micro-batches, of addresses that come, grow and are deleted, by readers that are replaced at any moment."""
+
+    def __init__(self, served: Served, seed: int, **given: str) -> None:
+        self.admin, self.chance = served.admin, random.Random(seed)
+        self.given = {"url": f"stomp://{served.host}:{served.port}", "destination": "/queue/w.#", **given}
+        self.sent: dict[str, set[int]] = {}  # what is wanted of it, by address
+        self.deleted: set[int] = set()
+        self.read: list[int] = []
+        self.number = 0
+        self.reader = self.new_reader()
+        self.start = self.reader.initialOffset()
+
+    def new_reader(self) -> Any:
+        columns = StructType([StructField("body", BinaryType())])
+        return pickle.loads(pickle.dumps(StompSource(self.given).streamReader(schema=columns)))
+
+    def send(self, client: blocking.Client) -> None:
+        name = f"w.{self.chance.choice('abcd')}"
+        for _ in range(self.chance.choice((1, 5, 30))):
+            parity = ("even", "odd")[self.number % 2]
+            client.send(f"/queue/{name}", b"%d" % self.number, headers={"parity": parity})
+            self.sent.setdefault(name, set()).update({self.number} if parity == "even" else ())
+            self.number += 1
+
+    def delete(self) -> None:
+        if self.sent:
+            name = self.chance.choice(sorted(self.sent))
+            post(self.admin, "addresses/delete", {"address": name, "is_forced": True})
+            self.deleted |= self.sent.pop(name)
+
+    def batch(self) -> bool:
+        """One micro-batch; False when there was nothing to read."""
+        end = self.reader.latestOffset(self.start, self.reader.getDefaultReadLimit())
+        if end == self.start:
+            return False
+        if self.chance.random() < 0.3:  # it was planned and read, and is done again after a crash
+            list(self._rows(end))
+            self.reader = self.new_reader()
+        self.read += self._rows(end)
+        self.start = end
+        if self.chance.random() < 0.5:
+            self.reader.commit(end)
+        return True
+
+    def _rows(self, end: Any) -> Iterator[int]:
+        for part in self.reader.partitions(self.start, end):
+            for batch in self.reader.read(part):
+                yield from map(int, batch.column("body").to_pylist())
+
+
+@pytest.mark.parametrize("given", [{"group": "lake"}, {}], ids=["with a group", "without"])
+def test_addresses_that_come_and_go_below_a_wildcard_a_selector_and_a_limit(
+    serve: Serve, given: dict[str, str]
+) -> None:
+    """Each message that is wanted is read once, unless it was deleted first."""
+    served = serve("--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0")
+    limits = {"maxBytesPerTrigger": "100", "maxRecordsPerPartition": "7", "numPartitions": "3"}
+    found = Churned(
+        served, 17, failOnDataLoss="false", selector="parity = 'even' AND JMSTimestamp > 0", **limits, **given
+    )
+    with blocking.connect(found.given["url"]) as client:
+        for _ in range(40):
+            what = found.chance.random()
+            if what < 0.5:
+                found.send(client)
+            elif what < 0.6:
+                found.delete()
+            else:
+                found.batch()
+    while found.batch():
+        pass
+    forget()
+    assert len(found.read) == len(set(found.read)), "something was read twice"
+    assert found.deleted
+    assert {number for numbers in found.sent.values() for number in numbers} <= set(found.read)
+    assert set(found.read) <= set(range(0, found.number, 2))
