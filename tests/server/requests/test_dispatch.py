@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,3 +60,33 @@ def test_what_was_done_is_not_done_twice(monkeypatch: pytest.MonkeyPatch) -> Non
     answer, asked = served(monkeypatch, "publish")
     assert b"status:ok" in answer
     assert asked == 1
+
+
+def test_short_requests_are_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused at once waits for nothing; of thousands of such some are answered in each turn."""
+    answered, turns_taken = [0], 0
+    now = count()
+
+    async def give_way() -> float:
+        nonlocal turns_taken
+        turns_taken += 1
+        answered.append(0)
+        return next(now) + 10
+
+    async def serve(*_: object) -> None:
+        answered[-1] += 1
+
+    turns = SimpleNamespace(clock=lambda: next(now), allowance=lambda: next(now) + 10, give_way=give_way)
+    connection: Any = SimpleNamespace(
+        broker=SimpleNamespace(turns=turns, pressure=SimpleNamespace(let_go=lambda *_: None)),
+        is_lost=False,
+        transport=SimpleNamespace(is_clogged=False),
+        outgoing=None,
+    )
+    monkeypatch.setattr(dispatch, "_serve", serve)
+    requests = dispatch.Requests(connection)
+    requests.waiting.extend([Frame("SEND", {"request": "unknown", "request-id": "1"})] * 100)
+    asyncio.run(requests._serve())
+    assert sum(answered) == 100
+    assert max(answered) <= 11
+    assert turns_taken >= 9

@@ -189,20 +189,31 @@ def read_due(queue: LoggedQueue, later: Later) -> None:
     found = paging.read(queue.engine, queue, start, partial(_due_came, later), stop)
     if found is not None:
         _take_due(queue, later, *found)
-        queue.engine.dispatch_later(queue)
 
 
 def _due_came(later: Later, queue: LoggedQueue, runs: list[Run], _: int, stop: int) -> None:
     """What was read of those that are due; complete up to `stop`."""
     if queue.later is later:  # else all was forgotten meanwhile
         _take_due(queue, later, runs, stop)
-        queue.dispatch()
 
 
 def _take_due(queue: LoggedQueue, later: Later, runs: list[Run], stop: int) -> None:
-    later.read(is_reading=False)
-    at = 0
+    queue.engine.later.take((read_due, later), _taking_due(queue, later, runs, stop), by=queue.client)
+
+
+def _taking_due(queue: LoggedQueue, later: Later, runs: list[Run], stop: int) -> Iterator[None]:
+    """Wakes those that are due of what was read, in steps; nothing more is read meanwhile."""
+    engine, at, woken = queue.engine, 0, 0
     while later.due and later.due[0][0] < stop and not paging.is_enough(queue):
+        if woken == STEP:
+            woken = 0
+            engine.work.spend(COPY * STEP)
+            _settle(queue)
+            yield
+            if queue.id not in engine.queues or queue.later is not later:
+                return
+            continue
+        woken += 1
         first, end = later.due.popleft()
         if end > stop:
             later.due.appendleft((stop, end))
@@ -210,6 +221,12 @@ def _take_due(queue: LoggedQueue, later: Later, runs: list[Run], stop: int) -> N
         while at < len(runs) and runs[at].stop <= first:
             at += 1
         at = _wake_stretch(queue, runs, at, first, end)
+    later.read(is_reading=False)
+    _settle(queue)
+    queue.dispatch()
+
+
+def _settle(queue: LoggedQueue) -> None:
     if queue.admission is not None:
         queue.admission.settle(queue)
 

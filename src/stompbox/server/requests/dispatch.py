@@ -85,9 +85,15 @@ class Requests:
             self._drained.set_result(None)
 
     async def _serve(self) -> None:
-        connection = self.connection
+        connection, turns = self.connection, self.connection.broker.turns
+        until = turns.allowance()
         try:
             while self.waiting and not connection.is_lost:
+                if (
+                    turns.clock() > until
+                ):  # short ones are answered one after the other, as far as there is time
+                    until = await turns.give_way()
+                    continue
                 if connection.transport.is_clogged or connection.outgoing is not None:
                     self._drained = connection.broker.loop.create_future()
                     await self._drained
