@@ -203,8 +203,8 @@ class Run:
     """Consecutive messages of one shape. `columns[k][i]` is the value of hole k in message i; offsets are first .. first+n-1."""
 
     __slots__ = (
-        "arrived", "bodies", "cache", "columns", "cost", "first", "holders", "is_large", "is_logged", "is_loose", "is_withdrawn", "queue",
-        "routing", "sender", "shape", "size", "takers",
+        "arrived", "asked", "bodies", "cache", "columns", "cost", "first", "holders", "is_large", "is_logged", "is_loose", "is_withdrawn",
+        "queue", "routing", "sender", "shape", "size", "takers",
     )  # fmt: skip
 
     def __init__(
@@ -239,6 +239,8 @@ class Run:
         self.is_withdrawn = False
         # encoded rows that several subscriptions share, while they are delivered
         self.cache: dict[Any, Any] | None = None
+        # what selectors were asked ahead about each message (broker/queues/matching.py)
+        self.asked: dict[Any, bytearray] | None = None
 
     def __len__(self) -> int:
         return len(self.bodies)
@@ -259,8 +261,9 @@ class Run:
     ) -> Run:
         """Its messages low .. high-1, counted from its first, with their offsets, as a run of its own; `shape`, `bodies` and `routing` in
         place of its own where they are given. A shape with holes has those of this one."""
+        is_same = shape is None and bodies is None
         shape = self.shape if shape is None else shape
-        return Run(
+        found = Run(
             shape,
             self.bodies[low:high] if bodies is None else bodies,
             tuple([column[low:high] for column in self.columns]) if shape.holes else (),
@@ -270,6 +273,14 @@ class Run:
             sender=self.sender,
             queue=self.queue,
         )
+        if is_same and self.asked is not None:
+            found.asked = {key: flags[low:high] for key, flags in self.asked.items()}
+        return found
+
+    def note_asked(self, key: object, flags: bytearray) -> None:
+        """Keeps what a selector was asked ahead, an octet for each message."""
+        self.asked = self.asked or {}
+        self.asked[key] = flags
 
     def large(self, index: int) -> Large:
         """The handle of a body that lies in the store, where `is_large`."""

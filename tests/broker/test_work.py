@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from stompbox.broker.addresses.contracts import Divert
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode
+from stompbox.broker.queues.matching import asking_ahead
+from stompbox.broker.queues.questions import OPEN
+from stompbox.broker.transactions import Transaction, committing
 from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate, Loss
 from stompbox.broker.work import Turns, Work
+from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.selectors import Selector, compile_selector
 from stompbox.selectors.selector import Selector as Asked
 from tests.broker.world import PORTION, Got, World
@@ -385,3 +391,109 @@ def test_what_was_read_of_the_log_has_a_portion_of_its_own() -> None:
         assert world.serve()
         taken.append(world.queue("q").count + world.queue("q").delivering - before)
     assert taken[0] == taken[1] > 1
+
+
+DEEP = b"<a>" * 60 + b"</a>" * 60
+LOOKS = compile_selector("XPATH 'count(//a[.//a]) > 20'")
+EXPENSIVE = compile_selector(" OR ".join(f"XPATH '//a[. = {number}]'" for number in range(90)))
+
+
+def diverted(messages: int) -> tuple[World, Transaction]:
+    """A transaction whose messages a divert looks into, and a filter where that sends them."""
+    world = World(portion=PORTION)
+    world.engine.add_divert("a", Divert("deep", "b", LOOKS, exclusive=False))
+    world.engine.new_queue(world.address("b"), "b", Kind.ANYCAST, selector=compile_selector("XPATH '//a'"))
+    transaction = Transaction("t")
+    for number in range(messages):
+        body = DEEP if number % 2 else b"<b/>"
+        transaction.sends.append(
+            (world.address("a"), Run(Shape({"destination": "/queue/a"}), [body, b"%d" % number]))
+        )
+    return world, transaction
+
+
+def test_a_commit_is_looked_into_before_its_unit_begins(asked: list[str]) -> None:
+    """Others' commits are taken meanwhile; while none is, nothing is left to be asked."""
+    world, transaction = diverted(20)
+    ahead = 0
+    for _ in committing(world.engine, transaction, is_answered=True):
+        if world.engine.commits.is_held:
+            assert not asked
+        else:
+            ahead += 1
+            asked.clear()
+    assert not asked
+    assert ahead > 40, "each message is a step"
+    assert sum(got.body == DEEP for got in world.waiting_in("b")) == 10
+    assert len(world.waiting_in("a")) == 40
+
+
+def test_what_is_asked_ahead_says_what_it_would_say_then() -> None:
+    ahead, transaction = diverted(6)
+    for _ in committing(ahead.engine, transaction, is_answered=False):
+        pass
+    plain, transaction = diverted(6)
+    for address, run in transaction.sends:
+        plain.engine.prepare([(address, run)], None)
+        plain.engine.publish(address, run)
+    for name in ("a", "b"):
+        assert [got.body for got in ahead.waiting_in(name)] == [got.body for got in plain.waiting_in(name)]
+
+
+def test_what_is_too_expensive_is_told_once_when_it_is_sent() -> None:
+    world = World(portion=PORTION)
+    world.engine.add_divert("a", Divert("deep", "b", EXPENSIVE, exclusive=False))
+    transaction = Transaction("t")
+    body = b"<r>" + b"<b>1</b>" * 5000 + b"</r>"
+    transaction.sends.append((world.address("a"), Run(Shape({"destination": "/queue/a"}), [body])))
+    steps = committing(world.engine, transaction, is_answered=False)
+    while not world.engine.commits.is_held:
+        assert not world.engine.undelivered.counts
+        next(steps)
+    for _ in steps:
+        pass
+    assert world.engine.undelivered.take() == [(Loss("a", TOO_EXPENSIVE, Fate.NOT_MATCHED), 1)]
+
+
+def test_of_questions_that_are_asked_ahead_few_are_open_at_once() -> None:
+    """Each has a document in memory: beyond sixteen one is asked in one go."""
+    world = World(portion=2_000)
+    body = b"<r>" + b"<b>1</b>" * 5000 + b"</r>"
+    runs = [Run(Shape({"destination": "/queue/a"}), [body]) for _ in range(OPEN + 1)]
+    steps = [asking_ahead(EXPENSIVE, run, world.address("a")) for run in runs]
+    for one in steps:
+        next(one)
+    assert [next(one, "done") for one in steps] == [*[None] * OPEN, "done"]
+    for one in steps:
+        for _ in one:
+            pass
+    assert all(run.asked for run in runs)
+
+
+@pytest.mark.parametrize("is_topic", [True, False])
+@pytest.mark.parametrize("holes", [(), ("text",)])
+def test_patterns_are_looked_for_in_long_headers_in_portions(
+    *, is_topic: bool, holes: tuple[str, ...]
+) -> None:
+    """Twenty selectors that take 30,000 steps each for every message: no turn takes more than two portions."""
+    world, found = World(portion=2_000), []
+    for number in range(20):
+        ends = "b" if number % 5 else "c"
+        consumer = world.consumer(
+            f"c{number}", AckMode.AUTO, selector=f"text LIKE '%a_{ends}{number}%'", session=number
+        )
+        (world.on_topic if is_topic else world.on_queue)(consumer, "t")
+    values = ["a" * 60_000 + "axc5", "a" * 60_000 + "axb6", "a" * 60_000]
+    work, most = world.engine.work, 0
+    for value in values:
+        work.begin()
+        headers = {"destination": f"/{'topic' if is_topic else 'queue'}/t"}
+        shape = Shape(headers if holes else {**headers, "text": value}, holes=holes)
+        run = Run(shape, [value[-1].encode()], ([value.encode()],) if holes else ())
+        run.routing = MULTICAST if is_topic else ANYCAST
+        world.engine.publish(world.address("t"), run)
+        most = max(most, work.done)
+    got, longest = turns(world)
+    found = [(one.consumer, one.body) for one in got]
+    assert sorted(found) == [("c5", b"5"), ("c6", b"6")]
+    assert max(most, longest) < 3 * 2_000

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from itertools import pairwise
 from types import FrameType
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stompbox.selectors.like import compile_like, find
+from stompbox.selectors import Budget, compile_selector
+from stompbox.selectors.like import BLOCK, compile_like, find
+from stompbox.selectors.question import Question
 
 
 @pytest.mark.parametrize(
@@ -121,3 +124,41 @@ def test_a_part_with_an_underscore_costs_two_lines_for_each_character() -> None:
         sys.settrace(before)
     assert not found
     assert lines < 2 * 10_000 + 100
+
+
+def test_a_part_with_an_underscore_is_searched_in_portions() -> None:
+    """A text of 64 KiB takes 33,000 steps; between two portions of 5,000 others have their turn."""
+    selector = compile_selector("t LIKE '%a_b%'")
+    question = Question(lambda budget: selector.matches({"t": "a" * 65_536}, {}, None, budget))
+    portions = [question.budget.spent]
+    while (answer := question.go_on(5_000)) is None:
+        portions.append(question.budget.spent)
+    portions.append(question.budget.spent)
+    taken = [after - before for before, after in pairwise(portions)]
+    assert answer is False
+    assert sum(taken) == 32 * 65_536 // 64
+    assert max(taken) <= 5_000 + 32 * BLOCK // 64
+    assert len(taken) >= 6
+
+
+@pytest.mark.parametrize("text", ["a" * 3_000 + "axb", "ab" * 2_000 + "a\nb" + "c" * 5_000, "axb" * 4_000])
+def test_what_is_found_takes_no_more_steps_than_it_was_searched_for(text: str) -> None:
+    budget = Budget()
+    assert compile_selector("t LIKE '%a_b%'").matches({"t": text}, {}, None, budget)
+    assert budget.spent <= 32 * (text.index("b", 2) + 3 + BLOCK) // 64 + 32 * len(text) // 64
+    assert not budget.is_used_up
+
+
+@pytest.mark.parametrize("at", [BLOCK - 2, BLOCK - 1, BLOCK, 2 * BLOCK - 1])
+def test_a_part_that_lies_over_two_blocks_is_found(at: int) -> None:
+    matches = compile_like("%a_b%c%", None)
+    assert matches("x" * at + "a-b" + "y" * 3_000 + "c")
+    assert not matches("x" * at + "a-" + "y" * 3_000 + "c")
+
+
+def test_what_would_take_more_than_is_left_is_not_begun() -> None:
+    budget = Budget()
+    assert not compile_selector("t LIKE '%" + "a_" * 4_000 + "b%'").matches(
+        {"t": "a" * 65_536}, {}, None, budget
+    )
+    assert budget.is_used_up

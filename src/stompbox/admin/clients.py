@@ -101,7 +101,7 @@ def consumer_view(one: Binding) -> ConsumerView:
     return ConsumerView(
         owner.session_id, owner.peer, owner.transport.port, owner.user.name, owner.client_id, consumer.name, consumer.destination,
         consumer.ack.value, consumer.selector.text if consumer.selector else None, consumer.priority, one.out,
-        min((segment.first for segment in one.taken()), default=None), one.done,
+        one.oldest, one.done,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.queues import matching
-from stompbox.broker.queues.browsing import Held, RunPart
+from stompbox.broker.queues.browsing import Held, Out, RunPart
 from stompbox.broker.queues.matching import Range
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import PORTION
@@ -128,7 +128,7 @@ async def taken_by(
         return [part]
     first, stop = part
     found: list[Range] = []
-    if not selector.needs_body:
+    if not matching.is_long(selector, run, first, stop):
         most = max(1, PORTION // selector.most_steps)
         async for low in in_turns(broker.turns, range(first, stop, most)):
             found += matching.wanted(selector, run, low, min(low + most, stop), address)
@@ -147,9 +147,13 @@ async def taken_by(
 async def delivering(broker: Broker, queue: Queue) -> Ranges:
     """The offsets of what consumers have and have not answered."""
     taken = Ranges()
-    async for binding in in_turns(broker.turns, list(queue.bindings)):
-        for segment in binding.taken():
-            taken.add(segment.first, segment.stop)
+    held = Out(queue)
+    try:
+        async for parts in in_turns(broker.turns, held.parts()):
+            for first, stop, _ in parts:
+                taken.add(first, stop)
+    finally:
+        held.end()
     return taken
 
 

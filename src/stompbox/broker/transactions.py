@@ -20,7 +20,7 @@ from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
 from stompbox.broker.addresses.makers import Maker, Wanted, require_all, require_sends
 from stompbox.broker.addresses.redelivery import Outcome, Refusal, giving_back
-from stompbox.broker.addresses.routing import asks_of_bodies
+from stompbox.broker.addresses.routing import asking_ahead, asks_of_bodies
 from stompbox.broker.addresses.unitofwork import UnitOfWork
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import FAR
@@ -188,6 +188,8 @@ def _preparing(engine: Engine, transaction: Transaction) -> Iterator[None]:
     for _ in taken_off(before, PART):
         yield
     yield from limits.requiring(found)
+    for address, run in found:  # which may take long: others' commits are taken meanwhile
+        yield from asking_ahead(address, run)
     for part in _parts(found):
         engine.prepare(part, maker)
         yield

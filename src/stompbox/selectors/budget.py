@@ -25,6 +25,10 @@ class Budget:
         self.left -= steps
         return self.left >= 0
 
+    def affords(self, steps: int) -> bool:
+        """Whether so many are left."""
+        return steps <= self.left
+
     def know(self, steps: int) -> None:
         """What was done for another question before. It counts as if it had been done for this one, since no answer may depend on who
         asked first; but it took no time."""

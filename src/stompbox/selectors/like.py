@@ -15,12 +15,16 @@ from itertools import repeat
 from sys import getsizeof
 from typing import Final
 
-Matcher = Callable[[str], bool]
+Matcher = Callable[..., bool]
+"""Of a text. Where a part is searched with one bit per character it takes `spend` as well, as a Budget has it (budget.py): it is called
+for every BLOCK characters before they are looked at, and may leave the stack."""
+Spend = Callable[[int], bool]
 
 _REPEATED: Final = 8  # characters of a part
 _SHORT: Final = 1_000
 _LINEAR_FROM: Final = 30_000
 _SIZE: Final = 500  # octets
+BLOCK: Final = 1024  # characters that are searched in one go: a tenth of a millisecond, or two
 _FILLING: Final = "\0" * _LINEAR_FROM
 
 _ANY_RUN = "%"
@@ -110,13 +114,13 @@ def _ends(first: Fragment | str, last: Fragment | str) -> Matcher:
 def _sequence(first: Fragment, middle: list[Fragment | str], last: Fragment) -> Matcher:
     searches = [part if isinstance(part, str) else _search(part) for part in middle]
 
-    def matches(text: str) -> bool:
+    def matches(text: str, spend: Spend | None = None) -> bool:
         at, end = first.length, len(text) - last.length
         if at > end or not first.fits_at(text, 0) or not last.fits_at(text, end):
             return False
         for search in searches:
             if not isinstance(search, str):
-                at = search(text, at, end)
+                at = search(text, at, end, spend)
             elif (at := find(text, search, at, end)) >= 0:
                 at += len(search)
             if at < 0:
@@ -138,15 +142,15 @@ def find(text: str, wanted: str, start: int, end: int) -> int:
     return at if at + len(wanted) <= end else -1
 
 
-def _search(part: Fragment) -> Callable[[str, int, int], int]:
-    """(text, from, to) -> where the first occurrence ends, or -1."""
+def _search(part: Fragment) -> Callable[[str, int, int, Spend | None], int]:
+    """(text, from, to, spend) -> where the first occurrence ends, or -1."""
     length = part.length
     if not part.pieces:
-        return lambda text, start, end: start + length if start + length <= end else -1
+        return lambda text, start, end, _: start + length if start + length <= end else -1
     return _shift_and(part)
 
 
-def _shift_and(part: Fragment) -> Callable[[str, int, int], int]:
+def _shift_and(part: Fragment) -> Callable[[str, int, int, Spend | None], int]:
     everywhere = (1 << part.length) - 1
     literal = {at + index: char for at, piece in part.pieces for index, char in enumerate(piece)}
     open_places = everywhere
@@ -155,14 +159,18 @@ def _shift_and(part: Fragment) -> Callable[[str, int, int], int]:
     places: dict[str, int] = {}
     for at, char in literal.items():
         places[char] = places.get(char, open_places) | 1 << at
-    found = 1 << (part.length - 1)
+    found, weight = 1 << (part.length - 1), _weight(part)
 
-    def search(text: str, start: int, end: int) -> int:
+    def search(text: str, start: int, end: int, spend: Spend | None) -> int:
         state = 0
-        masks = map(places.get, text[start:end], repeat(open_places))
-        for offset, mask in enumerate(masks, start + 1):
-            if (state := (state << 1 | 1) & mask) >= found:  # its highest bit is there
-                return offset
+        for at in range(start, end, BLOCK):
+            stop = min(at + BLOCK, end)
+            if spend is not None:
+                spend(weight * (stop - at) // 64)
+            masks = map(places.get, text[at:stop], repeat(open_places))
+            for offset, mask in enumerate(masks, at + 1):
+                if (state := (state << 1 | 1) & mask) >= found:  # its highest bit is there
+                    return offset
         return -1
 
     return search

@@ -40,13 +40,14 @@ class Selector:
     steps: what it costs to ask it about one message, XPATH and LIKE apart; about the terms that it has.
     is_costly: its XPATHs, LIKEs and functions have a budget for each message (budget.py).
     most_steps: that it may cost with these.
+    searched: steps that its LIKEs and functions take for 64 characters of a text.
     size: octets of memory, about, its text and its compiled form together.
     number: no other has it while this process runs, and who remembers the number does not keep the selector.
     """
 
     __slots__ = (
         "__weakref__", "_conversion", "_hash", "_limits", "_run", "bounds", "facts", "headers", "is_costly", "key", "most_steps", "names",
-        "needs_body", "number", "size", "steps", "text",
+        "needs_body", "number", "searched", "size", "steps", "text",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +66,7 @@ class Selector:
         self.bounds = bounds_of(root)
         self.is_costly = reads.is_costly
         self.most_steps = self.steps + (STEPS if self.is_costly else 0)
+        self.searched = reads.searched
         self.size = getsizeof(text) + reads.size
         self.number = next(_NUMBERS)
         self._run = run
@@ -162,11 +164,11 @@ class _Reads:
         self.needs_body = False
         self.steps = _ASKED
         self.size = _SIZE
-        self._searched = 0
+        self.searched = 0
 
     @property
     def is_costly(self) -> bool:
-        return self.needs_body or self._searched * _LONG // 64 > STEPS // 2
+        return self.needs_body or self.searched * _LONG // 64 > STEPS // 2
 
     def add(self, nodes: list[Node]) -> None:
         from stompbox.selectors.codegen import size_of
@@ -180,9 +182,9 @@ class _Reads:
                 self._add_name(node.name)
             elif isinstance(node, Like):
                 self.steps += node.pattern.count("%")
-                self._searched += weight_of(node.pattern, node.escape)
+                self.searched += weight_of(node.pattern, node.escape)
             elif isinstance(node, Call):
-                self._searched += node.made.weight
+                self.searched += node.made.weight
             elif isinstance(node, BodyTest) and node.xpath is not None:
                 self.needs_body = True
 

@@ -167,13 +167,16 @@ def is_like(value: Value, fits: Callable[[str], bool]) -> Truth:
     return fits(value) if value.__class__ is str else None
 
 
-def is_found(value: Value, fits: Callable[[str], bool], each: int, budget: Budget) -> Truth:
+def is_found(value: Value, fits: Callable[..., bool], each: int, budget: Budget) -> Truth:
     """Whether a pattern is found in a text, which costs `each` steps for 64 characters; UNKNOWN when they are used up."""
     if not isinstance(value, str):
         return None
-    if len(value) > _FREE and not budget.spend(each * len(value) // _CHARACTERS_PER_STEP):
-        return None
-    return fits(value)
+    if len(value) <= _FREE:
+        return fits(value)
+    steps = each * len(value) // _CHARACTERS_PER_STEP
+    if each > 1 and budget.affords(steps):  # a part with `_`: it takes its steps as it goes
+        return fits(value, budget.spend)
+    return fits(value) if budget.spend(steps) else None
 
 
 @dataclass(frozen=True, slots=True)

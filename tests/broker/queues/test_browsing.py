@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stompbox.broker.queues.browsing import NO_END, Browser, browse
+from stompbox.broker.queues.browsing import NO_END, SENT, STEP, Browser, Out, browse
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.reclaim import give_back
 from stompbox.broker.subscriptions.subscribers import start
@@ -397,3 +397,64 @@ def test_nobody_watches_a_backlog_any_more_when_the_browser_has_all_or_is_gone()
             world.close(consumer)
         world.settle()
         assert world.queue("q").backlog.common._watching is None
+
+
+@pytest.mark.parametrize("ack", [AckMode.INDIVIDUAL, AckMode.CLIENT, AckMode.AUTO])
+def test_what_consumers_have_is_looked_at_in_steps_too(ack: AckMode) -> None:
+    counted = []
+    for length in (400, 4000):
+        world = World()
+        world.on_queue(world.consumer("c", ack), "q")
+        for number in range(length):
+            world.send("q", b"%d" % number, headers={"n": str(number)})
+        world.settle()
+        held: list[Out] = []
+        counted.append(lines_of(lambda world=world, held=held: held.append(Out(world.queue("q")))))  # type: ignore[misc]
+        parts = list(held[0].parts())
+        assert max(map(len, parts)) <= (STEP if ack is AckMode.INDIVIDUAL else SENT)
+        offsets = [offset for part in parts for first, stop, _ in part for offset in range(first, stop)]
+        assert sorted(offsets) == list(range(length))
+    assert counted[1] <= counted[0] + 10
+
+
+@pytest.mark.parametrize("ack", [AckMode.INDIVIDUAL, AckMode.CLIENT])
+def test_what_consumers_had_is_told_once_whatever_becomes_of_it(ack: AckMode) -> None:
+    world, length = World(), 200
+    first, second = world.consumer("c", ack, prefetch=length), world.consumer("d", ack)
+    world.on_queue(first, "q")
+    world.send("q", *[b"%d" % number for number in range(length)])  # one segment
+    got = world.settle()
+    out = Out(world.queue("q"))
+    told = out.parts()
+    if ack is AckMode.INDIVIDUAL:  # from the middle, so that it is cut
+        world.nack(first, got[50])
+        world.ack(first, got[20])
+    world.on_queue(second, "q")
+    world.ack(first, got[10])
+    world.close(first)
+    world.settle()  # the other one has them now
+    world.send("q", b"later")
+    world.settle()
+    offsets = [offset for part in told for low, high, _ in part for offset in range(low, high)]
+    assert sorted(offsets) == list(range(length))
+    assert world.queue("q").lookers
+    out.end()
+    assert not world.queue("q").lookers
+
+
+def test_the_oldest_of_what_a_consumer_has_is_found_without_a_look_at_all() -> None:
+    for ack in (AckMode.INDIVIDUAL, AckMode.CLIENT):
+        world = World()
+        consumer = world.on_queue(world.consumer("c", ack), "q")
+        for number in range(1000):
+            world.send("q", b"%d" % number, headers={"n": str(number)})
+        got = world.settle()
+        (binding,) = world.queue("q").bindings
+        assert binding.oldest == 0
+        for one in got[:900] if ack is AckMode.INDIVIDUAL else [got[899]]:
+            world.ack(consumer, one)
+        assert binding.oldest == 900
+        assert lines_of(partial(getattr, binding, "oldest")) < 20
+        for one in got[900:] if ack is AckMode.INDIVIDUAL else [got[999]]:
+            world.ack(consumer, one)
+        assert binding.oldest is None

@@ -15,6 +15,7 @@ from stompbox.broker.queues.matching import (
     Plan,
     Range,
     is_answered,
+    is_long,
     one_by_one,
     wanted,
     wanted_within,
@@ -416,6 +417,10 @@ class Address:
             segment=segment if waits else None,
             queue=queue,
         )
+
+    def is_long(self, selector: Selector, segment: Segment) -> bool:
+        """Whether it may take long to ask a selector about one of these messages."""
+        return is_long(selector, segment.run, segment.first, segment.stop)
 
     def verdicts(self, queue: Queue, run: Run, first: int, stop: int) -> Iterator[tuple[int, int, bool]]:
         """The offsets first .. stop-1 in ranges of (first, stop, whether the queue's selector takes them)."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.logs.segments import Segment, cost_of
 from stompbox.broker.queues import dispatch
-from stompbox.broker.queues.matching import is_answered, wanted
+from stompbox.broker.queues.matching import is_answered, is_long, wanted
 from stompbox.errors import Refused
 from stompbox.message import KINDS, MULTICAST, Run
 from stompbox.store.chunks import decode, encode
@@ -137,7 +137,7 @@ def give(address: Address, queue: Queue) -> None:
         # it begins before and finds the message in the log
         return
     engine = queue.engine
-    if queue.selector is not None and queue.selector.needs_body:
+    if queue.selector is not None and is_long(queue.selector, run, run.first, run.stop):
         dispatch.withhold(engine, [queue])
         engine.later.add((give, queue), partial(_give_later, queue, run))
     elif queue.selector is None or wanted(queue.selector, run, run.first, run.stop, address, queue=queue.id):
@@ -145,7 +145,7 @@ def give(address: Address, queue: Queue) -> None:
 
 
 def _give_later(queue: Queue, run: Run) -> None:
-    """What an XPATH asks about it may take more than a turn; meanwhile nothing else goes out."""
+    """What a selector asks about it may take more than a turn; meanwhile nothing else goes out."""
     queue.engine.later.take((give, queue), _giving(queue, run), by=queue.client)
 
 

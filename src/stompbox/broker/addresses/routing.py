@@ -139,19 +139,29 @@ def set_aside(address: Address, run: Run, targets: Targets) -> None:
 def asks_of_bodies(address: Address) -> bool:
     """Whether what is sent there is asked about by selectors that look into it, before anybody gets it: those of diverts, of what they send
     on to, and filters of anycast queues. What they cost cannot be put off, so that messages had better come one by one."""
+    return next(_looking(address), None) is not None
+
+
+def asking_ahead(address: Address, run: Run) -> Iterator[None]:
+    """Asks these about what is to be sent there, in steps, before anything of it is."""
+    for known, selector in list(_looking(address)):
+        yield from matching.asking_ahead(selector, run, known)
+
+
+def _looking(address: Address) -> Iterator[tuple[Address, Selector]]:
+    """Finds such selectors, with the addresses at which they are asked."""
     seen, found = {address}, [address]
     for known in found:
-        queues = islice(known.anycast.values(), FEW)
-        if any(queue.selector is not None and queue.selector.is_costly for queue in queues):
-            return True
+        for queue in islice(known.anycast.values(), FEW):
+            if queue.selector is not None and queue.selector.is_costly:
+                yield known, queue.selector
         for divert in known.diverts:
             if divert.selector is not None and divert.selector.is_costly:
-                return True
+                yield known, divert.selector
             further = known.engine.addresses.get(divert.forwarding_address)
             if further is not None and further not in seen:
                 seen.add(further)
                 found.append(further)
-    return False
 
 
 def _of_anycast(address: Address, run: Run, whole: list[Range]) -> Targets:
@@ -288,9 +298,14 @@ def _plan(address: Address, run: Run, limit: int) -> Plan | None:
         if selector is None or matching.is_of_shape(selector, shape):
             if address.engine.work.done > limit:
                 return None
-            if selector is None or wanted(selector, run, run.first, run.stop, address):
+            taken = selector is None or wanted_within(
+                selector, run, run.first, run.stop, address, limit=limit
+            )
+            if taken is None:
+                return None
+            if taken:
                 plan.always.extend(queues)
-        elif selector.is_per_message:
+        elif selector.is_per_message or selector.is_costly:
             plan.by_message.append(selector)
         else:
             plan.add_by_value(selector)

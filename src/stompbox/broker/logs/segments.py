@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -171,6 +171,13 @@ def _place(firsts: list[int], new: list[int]) -> None:
         firsts[low:high] = sorted({*firsts[low:high], *new})
 
 
+def _lowest(firsts: list[int], there: Container[int]) -> int | None:
+    """The first of these that is there. Those before it are gone, and are not stepped over again."""
+    at = next((at for at, first in enumerate(firsts) if first in there), len(firsts))
+    del firsts[:at]
+    return firsts[0] if firsts else None
+
+
 class Spans:
     """Which offsets a ledger has, by the segments that it has them in: who asks for another is told at the cost of a search."""
 
@@ -209,12 +216,19 @@ class Spans:
         del firsts[at:end]  # they are gone, and are not stepped over again
         return at > 0 and offset < stops[firsts[at - 1]]
 
+    def oldest(self) -> int | None:
+        """The lowest offset that it has."""
+        return _lowest(self._firsts, self._stops)
+
     def clear(self) -> None:
         self._firsts, self._stops = [], {}
 
     def __len__(self) -> int:
         """How many segments there are."""
         return len(self._stops)
+
+
+NO_MORE: Final = -1
 
 
 class Held:
@@ -282,6 +296,17 @@ class Held:
     def segments(self) -> list[Segment]:
         """All segments by offset; they stay."""
         return [self._segments[first] for first in sorted(self._segments)]
+
+    def oldest(self) -> int | None:
+        """The lowest offset that is held."""
+        return _lowest(self._firsts, self._segments)
+
+    def behind(self, offset: int, most: int) -> tuple[list[Segment], int]:
+        """Looks at the next `most` segments that begin behind an offset: those that are not gone, and where the last one began; NO_MORE."""
+        at = bisect_right(self._firsts, offset)
+        firsts = self._firsts[at : at + most]
+        found = [self._segments[first] for first in firsts if first in self._segments]
+        return found, firsts[-1] if at + most < len(self._firsts) else NO_MORE
 
     def clear(self) -> list[Segment]:
         """Takes out all segments, and returns them by offset."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import Cursor
-from stompbox.broker.logs.segments import Segment
+from stompbox.broker.logs.segments import NO_MORE, Segment
 from stompbox.broker.queues import arrivals, dispatch, paging
+from stompbox.broker.queues.consumer import AckMode, order
 from stompbox.broker.queues.matching import is_answered, wanted
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import MESSAGE
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stompbox.broker.queues.backlog import Backlog, Left
-    from stompbox.broker.queues.consumer import Consumer
+    from stompbox.broker.queues.consumer import Binding, Consumer
     from stompbox.broker.queues.contracts import Engine
     from stompbox.selectors import Selector
 
 END: Final = "browser"  # header of the last MESSAGE
 NO_END: Final = -1
 STEP: Final = 32  # runs of one step
+SENT: Final = 256  # of what a consumer was sent
 _FIRST: Final = itemgetter(0)
 
 RunPart = tuple[int, int, Run]
@@ -180,6 +182,74 @@ def browse_on(engine: Engine, shown: Queue, consumer: Consumer, before: Browser)
     return browser
 
 
+def _part_of(segment: Segment) -> RunPart:
+    return segment.first, segment.stop, segment.run
+
+
+class Out:
+    """What consumers have of a queue and have not acknowledged. As it is when this is made, and looked at in steps: what one of them has no
+    more meanwhile tells what it was. `end` it."""
+
+    __slots__ = ("_gone", "_queue", "_seen", "_turns")
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        # nothing is copied: what a consumer got later has a higher turn, and what goes is noted
+        self._turns = {binding: binding.last_turn for binding in queue.bindings if binding.out}
+        self._gone: list[RunPart] = []  # what they had then, and have no more
+        self._seen = Ranges()  # what was told
+        if self._turns:
+            queue.show_out(self._goes)
+
+    def _goes(self, binding: Binding, segment: Segment) -> None:
+        if segment.turn <= self._turns.get(binding, -1):
+            self._gone.append(_part_of(segment))
+
+    def parts(self) -> Iterator[list[RunPart]]:
+        """Some in each step, by offset; the steps are in no order, and none has what another one has."""
+        for binding, turn in list(self._turns.items()):
+            is_sorted = binding.consumer.ack is AckMode.INDIVIDUAL
+            for segments in _by_offset(binding) if is_sorted else _as_sent(binding):
+                yield self._untold([_part_of(segment) for segment in segments if segment.turn <= turn])
+        while self._gone:
+            gone, self._gone = self._gone[:STEP], self._gone[STEP:]
+            yield self._untold(gone)
+
+    def _untold(self, parts: list[RunPart]) -> list[RunPart]:
+        found: list[RunPart] = []
+        for first, stop, run in sorted(parts, key=_FIRST):
+            for low, high in list(self._seen.gaps(first, stop)):
+                self._seen.add(low, high)
+                found.append((low, high, run))
+        return found
+
+    def end(self) -> None:
+        """Nothing more is looked at."""
+        self._queue.hide_out(self._goes)
+        self._turns, self._gone = {}, []
+
+    def __repr__(self) -> str:
+        return f"<Out of {len(self._turns)} consumers>"
+
+
+def _by_offset(binding: Binding) -> Iterator[list[Segment]]:
+    """What a consumer has that acknowledges each message by itself, some in each step."""
+    at = NO_MORE
+    while True:
+        found, at = binding.held.behind(at, STEP)
+        yield found
+        if at == NO_MORE:
+            return
+
+
+def _as_sent(binding: Binding) -> Iterator[list[Segment]]:
+    """What one has that acknowledges all up to a message, among what it has of other queues."""
+    last = -1, -1
+    while sent := binding.consumer.sent_behind(last, SENT):
+        last = order(sent[-1])
+        yield [segment for of, segment in sent if of is binding]
+
+
 class Held:
     """What a queue has in memory: what waits for consumers, and what they have and have not acknowledged. As it is when this is made, and
     looked at in steps: what goes from the backlog meanwhile tells what it was. `end` it."""
@@ -189,17 +259,11 @@ class Held:
     def __init__(self, queue: Queue) -> None:
         self._left: Left = {}
         self._waiting = queue.backlog.watch(self._left)
-        self._out = [
-            (segment.first, segment.stop, segment.run)
-            for binding in queue.bindings
-            if binding.out
-            for segment in binding.taken()
-        ]
+        self._out = Out(queue)
 
     def parts(self) -> Iterator[list[RunPart]]:
         """Some in each step, by offset; what the steps have may overlap."""
-        for at in range(0, len(self._out), STEP):
-            yield sorted(self._out[at : at + STEP], key=_FIRST)
+        yield from self._out.parts()
         for backlog, segments in self._waiting:
             for at in range(0, len(segments), STEP):
                 found = [self._part(backlog, segment) for segment in segments[at : at + STEP]]
@@ -216,10 +280,11 @@ class Held:
         """Gives up the snapshot: the browser shows no more of it."""
         for backlog, _ in self._waiting:
             backlog.unwatch(self._left)
-        self._waiting, self._out = [], []
+        self._out.end()
+        self._waiting = []
 
     def __repr__(self) -> str:
-        return f"<Held out={len(self._out)} waiting={sum([len(found) for _, found in self._waiting])}>"
+        return f"<Held {self._out!r} waiting={sum([len(found) for _, found in self._waiting])}>"
 
 
 def _filling(browser: Browser, held: Held, since: int, left: int) -> Iterator[None]:

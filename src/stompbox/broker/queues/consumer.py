@@ -7,7 +7,7 @@ the operating system has it (`Engine.flushed`), so one that never left the proce
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import Enum
@@ -110,6 +110,21 @@ class Binding:
     def taken(self) -> list[Segment]:
         """What the consumer has of the queue and has not acknowledged."""
         return [segment for of, segment in self.consumer.ledger if of is self] + self.held.segments()
+
+    @property
+    def oldest(self) -> int | None:
+        """The lowest offset of what the consumer has of the queue."""
+        ack = self.consumer.ack
+        if ack is _INDIVIDUAL:
+            return self.held.oldest()
+        if ack is _CLIENT:
+            return self.unacked.oldest()
+        return min([segment.first for segment in self.taken()], default=None)
+
+    @property
+    def last_turn(self) -> int:
+        """What the consumer gets from now on has a higher one."""
+        return self.consumer.last_turn
 
     def leave_out(self, takers: RoundRobin[Binding] | None = None) -> None:
         """Leaves a consumer out whose turn it is and that has no credit: among these takers nobody asks it again before it is fed."""
@@ -278,6 +293,16 @@ class Consumer:
             count = min(count, self.window - self.messages_out)
         return min(count, 1 + room // (1 + octets_of(segment.run.shape))) if self.ack is _AUTO else count
 
+    @property
+    def last_turn(self) -> int:
+        """The turn of what it was given last."""
+        return self._turn
+
+    def sent_behind(self, last: tuple[int, int], most: int) -> list[Sent]:
+        """What was sent next behind that (`order`), where it is kept in order."""
+        at = bisect_right(self.ledger, last, key=order)
+        return list(islice(self.ledger, at, at + most))
+
     def start(self) -> None:
         """The consumer gets messages from now on."""
         self.is_started = True
@@ -323,6 +348,8 @@ class Consumer:
         queue.out -= size
         if queue.room is not None:
             queue.room.grow(queue, binding)
+        for looker in queue.lookers:
+            looker(binding, segment)
         self.messages_out -= count
         self.allowance.give_back(run, size, count)
         self.bytes_out -= size + count * octets_of(run.shape) if self.ack is _AUTO else size

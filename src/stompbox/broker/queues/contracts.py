@@ -128,6 +128,8 @@ class Address(Protocol):
         self, selector: Selector, segment: Segment, queue: int, /, *, waits: bool = True
     ) -> bool: ...
 
+    def is_long(self, selector: Selector, segment: Segment, /) -> bool: ...
+
     def is_volatile(self, run: Run, /) -> bool:
         """Whether the messages of a run end with the broker."""
 

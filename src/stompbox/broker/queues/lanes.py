@@ -54,6 +54,7 @@ class Address(Protocol):
     def memory(self) -> Memory: ...
     def wanted_of(self, selector: Selector, segment: Segment, queue: int, /) -> list[tuple[int, int]]: ...
     def is_answered(self, selector: Selector, segment: Segment, queue: int, /) -> bool: ...
+    def is_long(self, selector: Selector, segment: Segment, /) -> bool: ...
 
 
 Head = tuple[int, int]
@@ -148,8 +149,8 @@ class Lanes:
     """Segments by lane. `common` is the lane of none, and the only one as long as no consumer has a selector or a lane of its own."""
 
     __slots__ = (
-        "_in_order", "_last", "_looking", "_most_lanes", "_numbers", "_orders", "_others", "_owned", "_size", "_steps", "_uses", "address",
-        "by_lane", "common", "expiring", "is_heavy", "is_ranked", "queue", "selectors", "steps", "unsorted",
+        "_in_order", "_last", "_looking", "_most_lanes", "_numbers", "_orders", "_others", "_owned", "_searching", "_size", "_steps",
+        "_uses", "address", "by_lane", "common", "expiring", "is_heavy", "is_ranked", "queue", "selectors", "steps", "unsorted",
     )  # fmt: skip
 
     def __init__(
@@ -168,6 +169,7 @@ class Lanes:
         self._last = 0  # number that was given
         self._steps = 0  # that they take, XPATH and LIKE apart
         self._looking = 0  # of them that look into bodies
+        self._searching = 0  # and of those that may take long
         self._owned: set[Lane] = set()  # lanes of consumers of their own
         self.unsorted: list[Unsorted] = []
         self._orders: dict[Key, Order] = {}  # of the lanes but the common one, by who takes from them
@@ -379,12 +381,15 @@ class Lanes:
         front = self._portion(segment)
         if front is not segment:
             self._unpop(left.backlog, segment)
-        if self.is_heavy:
+        if self.is_heavy or (self._searching and self._is_long(front)):
             self._sort_one(front, left)
             return
         known = self._known(left)
         for lane, part in self.parted(front, self._in_order[bisect_right(self._numbers, left.asked) :]):
             self._insert(lane | known, part)
+
+    def _is_long(self, message: Segment) -> bool:
+        return any(self.address.is_long(selector, message) for selector in self._in_order)
 
     def _sort_one(self, message: Segment, left: Unsorted) -> None:
         """Asks as many selectors about one message as there is work left for, and remembers which. It stays the oldest."""
@@ -464,6 +469,7 @@ class Lanes:
         work = self.address.engine.work
         self.steps += uses * selector.most_steps
         self._looking += uses * selector.needs_body
+        self._searching += uses * selector.is_costly
         self._steps += uses * selector.steps
         self.is_heavy = self.steps > 2 * work.most or self._steps > work.heavy or self._looking > 0
 

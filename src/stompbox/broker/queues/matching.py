@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.logs.segments import Segment, octets_of
-from stompbox.broker.queues.questions import Key
+from stompbox.broker.queues.questions import LIGHT, OPEN, Key
 from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate
 from stompbox.config.spaces import local
 from stompbox.message import Run, Shape
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 Range = tuple[int, int]
 
+LONG: Final = 1_000  # steps, up to which a question is asked in one go
+# of a message whose sender has not sent it yet
+_NOT_KNOWN_AHEAD: Final = frozenset(("timestamp", "message_id", "durable"))
+_ASKED, _TAKEN, _TOO_EXPENSIVE = 1, 2, 4  # of what was asked ahead, about one message
 VERDICTS: Final = 4096  # that a shape remembers; selectors come and go, a shape may stay
 
 
@@ -64,15 +68,48 @@ def wanted_within(
         limit = min(limit, address.engine.work.portion)
     if not is_of_shape(selector, shape):
         return one_by_one(selector, run, first, stop, address, queue=queue, limit=limit)
+    verdict = _verdict(selector, run, first, address, limit=limit)
+    return None if verdict is None else [(first, stop)] if verdict else []
+
+
+def _verdict(
+    selector: Selector,
+    run: Run,
+    first: int,
+    address: Address,
+    *,
+    limit: int | None,
+    asker: QueueState | None = None,
+) -> bool | None:
+    """Whether a selector takes all messages of a shape, or none; None: that takes more than the portion of this turn (`one_by_one`)."""
+    shape = run.shape
     is_durable = not address.is_volatile(run)
     key = (selector.number, address.name if "address" in selector.facts else "", is_durable)
-    verdict = shape.verdicts.get(key)
-    if verdict is None:
-        if len(shape.verdicts) >= VERDICTS:
-            shape.verdicts.clear()
-        known = facts_of_shape(shape, address.name, is_durable=is_durable)
-        verdict = shape.verdicts[key] = asked(address, selector, shape.headers, known)
-    return [(first, stop)] if verdict else []
+    verdict: bool | None = shape.verdicts.get(key)
+    if verdict is not None:
+        return verdict
+    known = facts_of_shape(shape, address.name, is_durable=is_durable)
+    if limit is None or not is_long(selector, run, first, first + 1):
+        verdict = asked(address, selector, shape.headers, known)
+    else:
+        message = shape.headers, known, None
+        question = _key(selector, run, first, None, 0)
+        verdict = _asked_in_portions(address, selector, message, question, run, asker=asker)
+        if verdict is None:
+            return None
+    if len(shape.verdicts) >= VERDICTS:
+        shape.verdicts.clear()
+    shape.verdicts[key] = verdict
+    return verdict
+
+
+def is_long(selector: Selector, run: Run, first: int, stop: int) -> bool:
+    """Whether it may take long to ask it about one of these messages: it looks into the body, or for a pattern in what may be long."""
+    if selector.needs_body or not selector.is_costly:
+        return selector.needs_body
+    low, high = first - run.first, stop - run.first
+    varying = sum([max(map(len, column[low:high]), default=0) for column in run.columns])
+    return selector.searched * (octets_of(run.shape) + varying) // 64 > LONG
 
 
 def asked(
@@ -120,22 +157,59 @@ def one_by_one(
         headers: Mapping[str, str] = run.headers(index) if run.columns else run.shape.headers
         known = facts_of_message(run, index, shared, segment, queue) if selector.is_per_message else shared
         body = None if run.is_large else partial(run.octets, index)
-        if not selector.needs_body:
+        if not is_long(selector, run, offset, offset + 1):
             is_taken: bool | None = asked(address, selector, headers, known, body)
         else:
             key = _key(selector, run, offset, segment, queue)
             message = headers, known, body
             if limit is None:
                 is_taken = engine.questions.answer(key)
+                if is_taken is None and run.asked is not None and segment is None:
+                    is_taken = _asked_ahead(address, selector, run, index)
                 if is_taken is None:
                     is_taken = asked(address, selector, *message)
             else:
-                is_taken = _asked_of_body(address, selector, message, key, run, asker=asker)
+                is_taken = _asked_in_portions(address, selector, message, key, run, asker=asker)
         if is_taken is None:
             return None
         if is_taken:
             add_offset(found, offset)
     return found
+
+
+def asking_ahead(selector: Selector, run: Run, address: Address) -> Iterator[None]:
+    """Asks a selector about each message of a run that is to be sent to the address, in steps, as far as the answer is known before it is;
+    `wanted` has it then."""
+    from stompbox.selectors.question import Question  # loaded with the first XPATH
+
+    if is_of_shape(selector, run.shape) or not _NOT_KNOWN_AHEAD.isdisjoint(selector.facts):
+        return
+    flags, portion, questions = bytearray(len(run)), address.engine.work.portion, address.engine.questions
+    shared = facts_of_shape(run.shape, address.name, is_durable=False)
+    for index in range(len(run)):
+        if not is_long(selector, run, run.first + index, run.first + index + 1):
+            continue
+        known = facts_of_message(run, index, shared) if selector.is_per_message else shared
+        headers: Mapping[str, str] = run.headers(index) if run.columns else run.shape.headers
+        body = None if run.is_large else partial(run.octets, index)
+        question = Question(partial(selector.matches, headers, known, body))
+        with questions.ahead() as may_wait:
+            while (is_taken := question.go_on(portion if may_wait else question.budget.steps)) is None:
+                yield
+        flags[index] = _ASKED | _TAKEN * is_taken | _TOO_EXPENSIVE * question.budget.is_used_up
+        yield
+    run.note_asked((selector.number, address.name), flags)
+
+
+def _asked_ahead(address: Address, selector: Selector, run: Run, index: int) -> bool | None:
+    flags = None if run.asked is None else run.asked.get((selector.number, address.name))
+    found = 0 if flags is None else flags[index]
+    if not found:
+        return None
+    is_taken = bool(found & _TAKEN)
+    if found & _TOO_EXPENSIVE and not is_taken:
+        address.engine.undelivered.note(address.name, TOO_EXPENSIVE, Fate.NOT_MATCHED, 1)
+    return is_taken
 
 
 def is_answered(
@@ -148,12 +222,14 @@ def is_answered(
     segment: Segment | None = None,
     queue: int = 0,
 ) -> bool:
-    """Whether `wanted` tells at once what a selector takes of first .. stop-1. What it has to look into the bodies for is asked as far as
-    the portion of the turn goes; when that is not all, the turn's work is used up, and who asks comes again."""
-    if not selector.needs_body:
+    """Whether `wanted` tells at once what a selector takes of first .. stop-1. What it has to look into the bodies for, or into long
+    headers, is asked as far as the portion of the turn goes; when that is not all, the turn's work is used up, and who asks comes again."""
+    if not is_long(selector, run, first, stop):
         return True
     engine = address.engine
     asker, limit = engine.queues.get(queue), engine.work.portion
+    if is_of_shape(selector, run.shape):
+        return _verdict(selector, run, first, address, limit=limit, asker=asker) is not None
     found = one_by_one(
         selector, run, first, stop, address, segment=segment, queue=queue, limit=limit, asker=asker
     )
@@ -177,7 +253,7 @@ def _key(selector: Selector, run: Run, offset: int, segment: Segment | None, que
     return selector.number, id(run), offset, own, segment.deliveries, segment.is_redelivered
 
 
-def _asked_of_body(
+def _asked_in_portions(
     address: Address,
     selector: Selector,
     message: tuple[Mapping[str, str], Facts, Callable[[], bytes] | None],
@@ -196,7 +272,8 @@ def _asked_of_body(
     if asker is None:
         found = engine.questions.try_once(key, run, ask)
     else:
-        found = engine.questions.go_on(key, run, ask, now=engine.now, client=asker.client)
+        most = OPEN if selector.needs_body else LIGHT
+        found = engine.questions.go_on(key, run, ask, now=engine.now, client=asker.client, most=most)
     if found is None:
         return None
     is_taken, budget = found

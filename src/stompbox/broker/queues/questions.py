@@ -8,7 +8,8 @@ consumer, is not there any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 OF_ONE: Final = 4  # questions that are open at once for one client
 OPEN: Final = 16  # for all; a document takes up to 3 MiB
+LIGHT: Final = 256  # for all, of those without a document
 ANSWERS: Final = 8  # that are remembered, with the runs of their messages
 FORGOTTEN: Final = 1000  # ms after which a question that nobody has come back to is let go
 
@@ -47,10 +49,11 @@ class _Open:
 
 
 class Questions:
-    __slots__ = ("_answers", "_open", "_work")
+    __slots__ = ("_ahead", "_answers", "_open", "_work")
 
     def __init__(self, work: Work) -> None:
         self._work = work
+        self._ahead = 0
         self._open: dict[Key, _Open] = {}
         self._answers: dict[Key, tuple[Run, bool]] = {}
 
@@ -63,8 +66,10 @@ class Questions:
         """The answer if this turn's portion is enough for it; else nothing is kept, and the portion is used up."""
         return self._asked(key, run, _question(ask), self._work.left)
 
-    def go_on(self, key: Key, run: Run, ask: Ask, *, now: int, client: object) -> Answer | None:
-        """The answer, or None: then this turn's work is used up, and the next one goes on."""
+    def go_on(
+        self, key: Key, run: Run, ask: Ask, *, now: int, client: object, most: int = OPEN
+    ) -> Answer | None:
+        """The answer, or None: then this turn's work is used up, and the next one goes on. `most` may be open."""
         found = self._open.get(key)
         if found is None:
             own = [known for known, other in self._open.items() if other.client == client]
@@ -72,7 +77,7 @@ class Questions:
                 self._work.spend(self._work.left)
                 return None
             question = _question(ask)
-            if len(own) >= OF_ONE or len(self._open) >= OPEN:
+            if len(own) >= OF_ONE or len(self._open) >= most:
                 # in one go, also where another one was let go for it: its asker may come again after all, and none would ever end
                 self._has_let_go(list(self._open), now)
                 return self._asked(key, run, question, question.budget.steps)
@@ -81,6 +86,16 @@ class Questions:
         if answer is not None:
             del self._open[key]
         return answer
+
+    @contextmanager
+    def ahead(self) -> Iterator[bool]:
+        """A question before the message is sent, whose asker goes on with it himself; False: too many are open, so that it is asked in one
+        go."""
+        self._ahead += 1
+        try:
+            yield self._ahead <= OPEN
+        finally:
+            self._ahead -= 1
 
     def _has_let_go(self, keys: list[Key], now: int) -> bool:
         """Whether there was one of these that nobody comes back to."""

@@ -91,7 +91,7 @@ def giving_back(queue: LoggedQueue) -> Iterator[None]:
     has_marks = queue.groups is not None and bool(queue.groups.rules.group_first_key)
     is_special = has_marks or queue.redrive is not None or queue.kind is Kind.BROWSER
     is_special = is_special or queue in engine.returning  # something long is done with its messages just now
-    if is_special or sum(map(len, out)) != queue.delivering:
+    if is_special or sum([binding.out for binding in queue.bindings]) != queue.delivering:
         # else a transaction has some, and may give them back
         return
     state = _state(queue)

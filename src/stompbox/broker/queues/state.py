@@ -17,6 +17,8 @@ from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.roundrobin import RoundRobin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stompbox.broker.queues.contracts import Address, Engine, Taking
     from stompbox.broker.queues.memory import Tally
     from stompbox.broker.queues.room import Room
@@ -31,7 +33,7 @@ class QueueState(metaclass=ABCMeta):
     __slots__ = (
         "_no_local", "address", "bindings", "candidates", "cursor", "delivering", "doubted_below",
         "engine", "first_use", "has_tiers", "is_auto", "is_halfway", "is_open", "is_paused", "is_simple", "is_watched",
-        "joined", "kind", "maker", "moved", "name", "out", "owner", "readers", "ready", "redrive", "room", "rules",
+        "joined", "kind", "lookers", "maker", "moved", "name", "out", "owner", "readers", "ready", "redrive", "room", "rules",
         "selector", "takers", "tally", "turn", "used", "uses",
     )  # fmt: skip
 
@@ -59,6 +61,8 @@ class QueueState(metaclass=ABCMeta):
         self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
         self.delivering = 0  # messages that consumers have and have not acknowledged
         self.out = 0  # octets of them, but for what transactions have acknowledged
+        # who looks at what consumers have, and is told of each segment that one of them has no more
+        self.lookers: tuple[Callable[[Binding, Segment], None], ...] = ()
         self.room: Room | None = None  # from when on its consumers had too much that they did not acknowledge
         self.doubted_below = 0  # messages with lower offsets may have been delivered before a crash
         # stopped while somebody still had credit, so that other queues get their turn
@@ -242,6 +246,13 @@ class QueueState(metaclass=ABCMeta):
     def begin_room(self, room: Room) -> None:
         """Its consumers have too much that they did not acknowledge."""
         self.room = room
+
+    def show_out(self, looker: Callable[[Binding, Segment], None]) -> None:
+        """Tells it from now on what consumers have no more."""
+        self.lookers = (*self.lookers, looker)
+
+    def hide_out(self, looker: Callable[[Binding, Segment], None]) -> None:
+        self.lookers = tuple([other for other in self.lookers if other != looker])
 
     def doubt(self, below: int) -> None:
         """Messages below this offset may have been delivered before a crash; the others were not."""
