@@ -168,6 +168,22 @@ class Counted(list[Run]):
 
 
 @pytest.mark.usefixtures("little")
+def test_what_is_due_at_once_is_woken_in_steps() -> None:
+    """All that was read together was woken in one step."""
+    world, woken = World(page_size=1000 * SIZE, portion=640), [0]
+    world.on_queue(world.consumer(), "q")
+    for number in range(300):
+        world.send("q", b"%03d" % number + bytes(SIZE), headers={**at(10), f"name-{number % 7}": "1"})
+    world.commit()
+    world.tick(11)
+    while world.serve() or world.engine.dispatch_rest(lambda: False):
+        woken.append(len(world.out()))
+        world.engine.work.begin()
+    assert sum(woken) >= 290, "the first of them were in memory"
+    assert max(woken) <= 2 * arrivals.STEP
+
+
+@pytest.mark.usefixtures("little")
 def test_what_is_due_at_once_is_found_by_looking_at_each_run_a_few_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -148,7 +148,7 @@ def test_heart_beats_count_while_its_frames_wait() -> None:
     client.say_much(receipts("r", 100))
     pulse = client.connection.pulse
     world.loop.turns += 10_000_000  # seconds in which nothing could be read
-    client.connection._beat()
+    client.connection.beat()
     assert client.errors() == []
     assert pulse.next_deadline() is None or pulse.next_deadline() > world.loop.time()
     world.until_idle()

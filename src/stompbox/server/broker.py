@@ -32,6 +32,7 @@ from stompbox.config.matching import Wildcards
 from stompbox.errors import IllegalFrame, Refused, StoreError
 from stompbox.incarnations import ID_OCTETS, NewId
 from stompbox.server import limiting, notifications
+from stompbox.server.beats import Beats
 from stompbox.server.clients import Clients
 from stompbox.server.committer import Committer
 from stompbox.server.configuring import configure, limit_memory, limit_sinks
@@ -191,7 +192,7 @@ class Broker(Clients):
         self.progress: Progress | None = None  # of pipelines, once one has told of itself
         self.timeouts = Timeouts(self, configuration.transaction_timeout)
         self.disk: Disk = Disk(self, Path(configuration.data) if is_durable else None)
-        self.frames = FrameLogs(self)
+        self.frames, self.beats = FrameLogs(self), Beats(self)
         self.ledger = Ledger(self, configuration.max_client_memory)
         self.counting = (
             Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
@@ -531,8 +532,7 @@ class Broker(Clients):
             for timer in (self._tick_timer, self._commit_timer):
                 if timer is not None:
                     timer.cancel()
-            for connection in list(self.connections):
-                connection.stop_beating()
+            self.beats.stop()
             self.committer.abandon()
         if self.tracing is not None:
             await self.loop.run_in_executor(None, self.tracing.close)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Collection
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.engine import Engine
 from stompbox.config import Configuration, ListenerOptions
 from stompbox.errors import Refused
-from stompbox.security import Users
+from stompbox.security import User, Users
 from stompbox.selectors import SelectorCache
 from stompbox.server.addressing.naming import Names
 from stompbox.server.addressing.transforming import Transform, load_transform
@@ -46,8 +47,7 @@ class Clients:
         self.hosts = Hosts(configuration.virtual_hosts)
         self.users = Users(configuration.users, configuration.authentication_cache_size)
         self.permissions = permissions_of(configuration)
-        self.connections: set[Connection] = set()
-        self.by_session: dict[int, Connection] = {}  # the same by their ids
+        self.by_session: dict[int, Connection] = {}  # by their ids
         self.sockets: set[Peer] = set()
         self.acceptors: list[Acceptor] = []
         self.fronts: list[Front] = []  # processes that have the sockets, if there are any (fronts/)
@@ -59,9 +59,14 @@ class Clients:
         self.selectors = SelectorCache(configuration.max_selector_cache_memory)
         # of messages, where a listener asks for them (brokerheaders.py); no start gives one again
         self.numbers = count(time.time_ns())
+        self._entered: dict[str, tuple[User, Maker]] = {}  # of those of of_user
         self._names: dict[tuple[ListenerOptions, str], Names] = {}
         self._transforms: dict[str, Transform] = {}
         self._next_session = 1
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        return self.by_session.values()
 
     @property
     def all_acceptors(self) -> list[Acceptor]:
@@ -81,25 +86,31 @@ class Clients:
                 "too-many-connections", f"user {user.name!r} has {most} connections, which is the limit"
             )
         connection.transport.enter()
-        connection.user = user
         options = connection.options
         limits = options.max_addresses_per_user, options.max_queues_per_user, options.max_positions_per_user
-        connection.allowance.enter(Maker(user.name, *limits))
+        connection.user, maker = self._shared(user, Maker(user.name, *limits))
+        connection.allowance.enter(maker)
         connection.account.enter(connection)
         connection.proof = login.proof
         connection.is_entered = True
         self.of_user[user.name] += 1
         self.frames.look(connection)
 
+    def _shared(self, user: User, maker: Maker) -> tuple[User, Maker]:
+        """Gives all connections of a user the same objects: there may be thousands of them."""
+        found = user, maker
+        known = self._entered.get(user.name)
+        if known != found:
+            self._entered[user.name] = known = found
+        return known
+
     def arrive(self, connection: Connection) -> None:
-        self.connections.add(connection)
         self.by_session[connection.session_id] = connection
         self.of_listener[str(connection.listener)] += 1
         self.frames.look(connection)
 
     def leave(self, connection: Connection) -> None:
         """Forgets a connection that is gone."""
-        self.connections.discard(connection)
         self.by_session.pop(connection.session_id, None)
         self.of_listener[str(connection.listener)] -= 1
         self.leave_user(connection)
@@ -111,6 +122,7 @@ class Clients:
             self.of_user[connection.user.name] -= 1
             if not self.of_user[connection.user.name]:
                 del self.of_user[connection.user.name]
+                del self._entered[connection.user.name]
 
     def names_of(self, options: ListenerOptions, space: str = "") -> Names:
         """What destinations mean on a listener and in a virtual host's space; one object for all of its connections."""

@@ -104,7 +104,7 @@ class Deliveries:
             if consumer.is_closed:
                 continue
             if connection.unread.is_much:
-                connection.unread.waiting[consumer] = None
+                connection.unread.put_off(consumer)
                 continue
             held = holding.hold_back(consumer) if holding is not None else None
             outputs += self._encode(consumer, connection)

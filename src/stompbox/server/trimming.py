@@ -25,7 +25,7 @@ log = logging.getLogger("stompbox")
 PERIOD: Final = 2.0  # seconds
 NEXT_LOOK: Final = 6.0
 LEAST: Final = 4 << 20  # octets for which it is worth while
-CONNECTION: Final = 10 << 10  # octets that an idle connection takes at the most
+CONNECTION: Final = 4 << 10  # octets that an idle connection takes at the most
 _STATM: Final = Path("/proc/self/statm")
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Final, Protocol
 
 from stompbox.errors import IllegalFrame
@@ -107,7 +108,7 @@ def answer(requested: tuple[int, int] | None, options: Options) -> Agreement:
     beat = max(sx, cy) if sx and cy else 0
     expected = max(cx, sy) if cx and sy else 0
     if not expected:
-        return Agreement(sx, sy, max(0, options.connection_ttl), beat)  # not clamped
+        return _shared(sx, sy, max(0, options.connection_ttl), beat)  # not clamped
     modifier = options.heart_beat_to_connection_ttl_modifier
     ttl = round(sy * modifier)
     if fixed:
@@ -115,7 +116,13 @@ def answer(requested: tuple[int, int] | None, options: Options) -> Agreement:
         if options.connection_ttl_max > 0:
             ttl = min(ttl, options.connection_ttl_max)
     tolerance = round(ttl * _TOLERANCE) if ttl < round(expected * modifier) else 0
-    return Agreement(sx, sy, ttl, beat, expected, tolerance)
+    return _shared(sx, sy, ttl, beat, expected, tolerance)
+
+
+@lru_cache(256)
+def _shared(*numbers: int) -> Agreement:
+    """Gives one object to all that agree on the same: there may be thousands of them."""
+    return Agreement(*numbers)
 
 
 def _offered(wanted: int) -> int:

@@ -228,6 +228,10 @@ _SHOWN_BY_OPENMQ: Final = MappingProxyType(
 )
 
 
+# by their kinds and names; most connections have none, and share this
+_NONE: Final[dict[tuple[int, str], Address]] = {}
+
+
 class Temporaries:
     """The temporary destinations of one connection, `most` of them. `owner` is its session; `draw` makes a word that is nobody
     else's, for connections that have any."""
@@ -241,7 +245,7 @@ class Temporaries:
         self._token = ""
         self.most = most
         self.space = ""  # of the connection's virtual host
-        self._by_name: dict[tuple[int, str], Address] = {}
+        self._by_name = _NONE
         self._last = 0
 
     def __len__(self) -> int:
@@ -275,6 +279,7 @@ class Temporaries:
                 "too-many-temporaries", f"a connection has no more than {self.most} temporary destinations"
             )
         address = self._create(destination.routing)
+        self._by_name = self._by_name or {}
         self._by_name[destination.routing, destination.address] = address
         return address
 

@@ -154,7 +154,7 @@ def answered(connection: Sender, shape: Shape, reply: Destination) -> Shape:
         connection.make_temporary(reply), as_openmq=connection.options.openmq_temporary_names
     )
     changed = shape.with_headers({**shape.headers, "reply-to": shown})
-    if len(connection.answered) >= REMEMBERED:
-        connection.answered.clear()
+    if not connection.answered or len(connection.answered) >= REMEMBERED:
+        connection.answered = {}
     connection.answered[shape] = changed
     return changed

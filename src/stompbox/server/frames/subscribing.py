@@ -161,6 +161,7 @@ def _subscribing(
     connection.consumers[consumer.name] = consumer
     notifications.subscribed(connection, consumer)
     if "transaction" in headers:
+        connection.transacted = connection.transacted or {}
         connection.transacted[consumer] = headers.get("ack", "auto") == AckMode.AUTO.value
     is_new = engine.commits.changes > before or (
         wish is not None and engine.commits.is_unsaved("durable", wish.key)  # of an earlier frame

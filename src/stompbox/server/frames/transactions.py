@@ -108,6 +108,7 @@ def time_out(connection: Speaker, transaction: Transaction) -> None:
     connection.broker.turns.run(_undoing(connection, transaction), lambda: None)
     if len(connection.timed_out) >= connection.options.max_transactions:
         del connection.timed_out[next(iter(connection.timed_out))]
+    connection.timed_out = connection.timed_out or {}
     connection.timed_out[transaction.name] = None
 
 

@@ -32,6 +32,7 @@ from stompbox.server.fronts.link import (
 from stompbox.server.fronts.records import HEAD, Records
 from stompbox.server.transport.admission import Admission
 from stompbox.server.transport.tcp import Acceptor, Socket, accept
+from stompbox.server.turns import Few
 
 if TYPE_CHECKING:
     from stompbox.config import Listener, ListenerOptions
@@ -54,7 +55,7 @@ class Front:
         self.sockets: set[Peer] = set()
         self.has_failed = False
         self.users = range(0)  # as many as the broker has
-        self.refusals, self.faults, self.turns = Refusals(self), Faults(self), Turns(loop)
+        self.refusals, self.faults, self.turns = Refusals(self), Faults(self), Few(loop)
         self.acceptors: list[Acceptor] = []
         self.servers: list[asyncio.Server] = []
         self.relays: dict[int, Relay] = {}
@@ -469,15 +470,3 @@ class Faults:
             self.stop("the event loop called back", error)
         else:
             loop.default_exception_handler(context)
-
-
-class Turns:
-    """A front does for each client what is little, so nobody waits."""
-
-    is_over = False
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def in_time(self, do: Any) -> None:
-        self._loop.call_soon(do)

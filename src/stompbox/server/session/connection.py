@@ -6,12 +6,11 @@ Knows nothing of sockets: a transport (tcp.py, websocket.py) feeds it and writes
 from __future__ import annotations
 
 import logging
-from asyncio import TimerHandle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
@@ -48,6 +47,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox.connection")
 
 _TOKEN: Final = partial(token_hex, 8)  # in the names of temporary destinations
+# What most connections never have: whoever puts something in makes one of their own
+_NO_TRANSACTIONS: Final = frozenset[Transaction]()
+_NOTHING: Final[dict[Any, Any]] = {}
 
 E = TypeVar("E")  # a frame or a run
 
@@ -56,9 +58,9 @@ class Connection(Writing):
     """`peer` is the client's address for logs and limits."""
 
     __slots__ = (
-        "_afterwards", "_fault", "_timer", "added_headers", "allowance", "answered", "client_id", "consumers", "decoder", "doubtful",
-        "ending", "host", "is_entered", "is_gone", "listener", "proof", "reading", "since", "temporaries", "timed_out", "transacted",
-        "transactions", "transform", "upload", "user",
+        "_afterwards", "_fault", "added_headers", "allowance", "answered", "client_id", "consumers", "decoder", "doubtful",
+        "ending", "host", "is_entered", "is_gone", "listener", "proof", "reading", "since", "slot", "temporaries", "timed_out",
+        "transacted", "transactions", "transform", "upload", "user",
     )  # fmt: skip
 
     def __init__(self, broker: SessionCore, listener: Listener, transport: Transport, peer: str) -> None:
@@ -75,15 +77,19 @@ class Connection(Writing):
         self.transform = broker.transform_of(options)
         self.added_headers: AddedHeaders | None = None  # None: what it sends is routed as it is
         self.temporaries = Temporaries(broker.engine, self.session_id, _TOKEN, options.max_subscriptions)
-        self.answered: dict[Shape, Shape] = {}  # shapes by those whose reply-to is one of these temporaries
+        self.answered: dict[Shape, Shape] = (
+            _NOTHING  # shapes by those whose reply-to is one of these temporaries
+        )
         self.upload: Upload | None = None  # a large body that is coming in
         self.consumers: dict[str, Consumer] = {}
         self.transactions: dict[str, Transaction] = {}
         # those that were open when rights changed
-        self.doubtful: frozenset[Transaction] = frozenset()
+        self.doubtful = _NO_TRANSACTIONS
         # transactions that the broker has aborted, and the client does not know
-        self.timed_out: dict[str, None] = {}
-        self.transacted: dict[Consumer, bool] = {}  # subscriptions that wait for BEGIN; True: with ack:auto
+        self.timed_out: dict[str, None] = _NOTHING
+        self.transacted: dict[Consumer, bool] = (
+            _NOTHING  # subscriptions that wait for BEGIN; True: with ack:auto
+        )
         self.reading = Reading(self)
         most_bindings = options.max_bindings, options.max_bindings_per_user
         self.allowance = Allowance(
@@ -93,7 +99,9 @@ class Connection(Writing):
         self.ending: Why | None = None  # why it has ended
         self._fault: Why | None = None  # what it was refused for last
         self.is_gone = False  # the socket is, and all that came is obeyed
-        self._timer: TimerHandle | None = None  # of heart-beats and the time to live, once it is logged in
+        self.slot: dict[Any, None] | None = (
+            None  # when its heart-beats and its time to live are looked at (beats.py)
+        )
         broker.arrive(self)
 
     # In
@@ -270,7 +278,7 @@ class Connection(Writing):
         if self.is_lost:
             return
         self.is_lost = True
-        self.stop_beating()
+        self.broker.beats.leave(self)
         self.broker.pressure.leave(self)
         if not self.reading.will_go_on:
             self.broker.turns.in_time(self._all_gone)
@@ -280,10 +288,6 @@ class Connection(Writing):
         so that it comes not behind what the client sends there."""
         self.reading.clear()
         self.lost()
-
-    def stop_beating(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
     def _all_gone(self) -> None:
         self.gone()
@@ -364,9 +368,9 @@ class Connection(Writing):
         assert self.pulse is not None
         deadline = self.pulse.next_deadline()
         if deadline is not None:
-            self._timer = self.broker.loop.call_at(deadline, self._beat)
+            self.broker.beats.plan(self, deadline)
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
         if self.is_lost or self.pulse is None:
             return
         now = self.broker.loop.time()
@@ -406,7 +410,13 @@ class Connection(Writing):
 
 
 def limits_of(options: ListenerOptions) -> FrameLimits:
-    return FrameLimits(
+    return _limits(
         options.max_header_size, options.max_headers, options.max_body_size,
         options.max_control_body_size, options.max_frame_size_before_login,
     )  # fmt: skip
+
+
+@lru_cache(64)
+def _limits(head: int, headers: int, body: int, control: int, before_login: int) -> FrameLimits:
+    """Gives one object to all connections of a listener."""
+    return FrameLimits(head, headers, body, control, before_login)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stompbox.server.addressing.naming import Names
     from stompbox.server.addressing.sender import Sender
     from stompbox.server.addressing.transforming import Transform
+    from stompbox.server.beats import Beats
     from stompbox.server.closings import Closings
     from stompbox.server.summaries import Refusals
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 class SessionCore(FramesCore, Protocol):
     """What the broker is to a connection; `connection` is one everywhere."""
 
+    beats: Beats
     refusals: Refusals
     closings: Closings
 

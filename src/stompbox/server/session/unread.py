@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stompbox.server.outgoing import Outgoing
     from stompbox.server.session.core import SessionCore
 
+_NOBODY: Final[dict[Consumer, None]] = {}  # what most connections have; who is somebody gets another one
 
 PROBED: Final = 4  # times within a time to live that a host is asked whether it is there
 
@@ -50,7 +51,7 @@ class Unread:
         self._sign = 0.0
         self._probes = 0  # seconds from one question to the next; 0: nobody has asked
         self.encoded = 0
-        self.waiting: dict[Consumer, None] = {}  # who have something for it when it has read
+        self.waiting = _NOBODY  # who have something for it when it has read
 
     def look(self, connection: Told) -> None:
         behind = connection.outgoing.waiting if connection.outgoing is not None else 0
@@ -70,6 +71,11 @@ class Unread:
             connection.broker.pressure.hold(connection, Reason.UNREAD)
         if not connection.is_ended:
             connection.account.look(connection)
+
+    def put_off(self, consumer: Consumer) -> None:
+        """Gives it something when the peer has read."""
+        self.waiting = self.waiting or {}
+        self.waiting[consumer] = None
 
     def last_sign(self, connection: Told, now: float) -> float:
         """When there was the last sign of life of a client that is not read, in the loop's time."""
@@ -97,7 +103,7 @@ class Unread:
         """What waited for it is handed out in the next turn."""
         self.is_much = False
         connection.broker.pressure.let_go(connection, Reason.UNREAD)
-        waiting, self.waiting = self.waiting, {}
+        waiting, self.waiting = self.waiting, _NOBODY
         connection.broker.deliver_on(waiting)
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
+from sys import intern
 from typing import TYPE_CHECKING, Final, Protocol
 
 from stompbox.errors import Refused
@@ -126,4 +127,4 @@ def _network_of(peer: str) -> tuple[str, bool]:
             network = IPv6Address(int(address) >> _NETWORK << _NETWORK)
             return f"{network}/{_NETWORK}", address.is_loopback
         address = address.ipv4_mapped
-    return str(address), address.is_loopback
+    return intern(str(address)), address.is_loopback

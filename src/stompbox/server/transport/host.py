@@ -57,8 +57,7 @@ class Faults(Protocol):
 
 class Turns(Protocol):
     @property
-    def is_over(self) -> bool: ...
-    def in_time(self, do: Callable[[], None]) -> None: ...
+    def few(self) -> Callable[[Callable[[], None]], None]: ...
 
 
 class Host(Protocol):

@@ -8,6 +8,7 @@ import ssl
 from contextlib import suppress
 from importlib import import_module
 from struct import Struct
+from sys import intern
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
@@ -68,14 +69,11 @@ class Socket(asyncio.Protocol):
     def accepted(self, transport: asyncio.Transport) -> None:
         """The first that is known of it; with TLS the hand-shake is still to come."""
         self._transport = self._raw = transport
-        raw = transport.get_extra_info("socket")
-        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
-            with suppress(OSError):
-                # some systems say so when the peer is gone already; it is no fault of ours
-                raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if isinstance(self.broker.loop, asyncio.BaseEventLoop):
+            _send_at_once(transport)
         name = transport.get_extra_info("peername")
         # that of a file's socket is a text, which the client chooses
-        self.peer = str(name[0]) if name and isinstance(name, tuple) else "local"
+        self.peer = intern(str(name[0])) if name and isinstance(name, tuple) else "local"
         self.port = int(name[1]) if name and isinstance(name, tuple) else 0
         self.broker.sockets.add(self)
         options = self.listener.options
@@ -232,10 +230,7 @@ class Socket(asyncio.Protocol):
             self._in_time()
             self._deadline = self.broker.loop.call_later(LAST_WORDS, self._transport.close)
             return True
-        if not self.broker.turns.is_over:
-            return False
-        # thousands may go at once, and the system takes its time for each
-        self.broker.turns.in_time(self._transport.close)
+        self.broker.turns.few(self._transport.close)
         return True
 
     @guarded
@@ -350,6 +345,15 @@ class Socket(asyncio.Protocol):
     def finish(self) -> None:
         """Closes, when the system has taken what was written."""
         self._transport.close()
+
+
+def _send_at_once(transport: asyncio.Transport) -> None:
+    """What is written does not wait for more. uvloop has said so of each socket; asyncio does not of one that another process opened."""
+    raw = transport.get_extra_info("socket")
+    if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            # some systems say so when the peer is gone already; it is no fault of ours
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class WebSocketLibrary:
