@@ -137,6 +137,11 @@ class Stompbox:
         self._process = None
 
 
+def with_fronts(count: int) -> tuple[str, ...]:
+    """The options of a broker with so many fronts; 0: none."""
+    return ("--fronts", str(count)) if count else ()
+
+
 @dataclass(slots=True)
 class Peer:
     """Another broker, installed and started by peers.sh with its own defaults."""
@@ -173,18 +178,19 @@ def peers_sh(verb: str, name: str) -> str:
 
 def descendants(pid: int) -> list[int]:
     """The process and all that it started, as far as they still run."""
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    try:
-        direct = [int(child) for child in children.read_text().split()]
+    try:  # each thread has those that it started
+        threads = [thread / "children" for thread in Path(f"/proc/{pid}/task").iterdir()]
+        direct = [int(child) for thread in threads for child in thread.read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
         return []
     return [pid, *(p for child in direct for p in descendants(child))]
 
 
-def cpu_seconds(pid: int) -> float:
-    """What a broker's processes have had of the processors so far, user and system, in steps of a clock tick."""
+def cpu_seconds(pid: int, *, is_alone: bool = False) -> float:
+    """What a broker's processes have had of the processors so far, user and system, in steps of a clock tick; `is_alone`: that process
+    without those that it has started, such as its fronts."""
     ticks = 0
-    for process in descendants(pid):
+    for process in [pid] if is_alone else descendants(pid):
         try:
             fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):

@@ -22,7 +22,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from bench.brokers import HERE, PEERS, BenchError, Broker, Peer, Stompbox, cpu_seconds, memory_mib
+from bench.brokers import (
+    HERE,
+    PEERS,
+    BenchError,
+    Broker,
+    Peer,
+    Stompbox,
+    cpu_seconds,
+    memory_mib,
+    with_fronts,
+)
 from bench.report import Machine, Measured, Result, fault, table
 from bench.rows import ROWS, WARM_UP, Row
 
@@ -59,6 +69,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--messages-scale", type=float, default=1.0, help="multiplies the messages of each run (default 1)"
+    )
+    parser.add_argument(
+        "--fronts", type=int, default=0, help="processes that have the clients' sockets (default 0: none)"
     )
     parser.add_argument("--only-peers", action="store_true", help="leave Stompbox itself out")
     return parser.parse_args(arguments)
@@ -101,7 +114,11 @@ def measure(load: Path, rows: Sequence[Row], options: argparse.Namespace) -> dic
     """All rows on all brokers; every broker started here is stopped again."""
     measured: dict[str, Measured] = {}
     brokers: list[Broker] = [
-        *([] if options.only_peers else [Stompbox(OUT / "stompbox.log")]),
+        *(
+            []
+            if options.only_peers
+            else [Stompbox(OUT / "stompbox.log", options=with_fronts(options.fronts))]
+        ),
         *chosen_peers(options.peers),
     ]
     with ExitStack() as running:
@@ -136,16 +153,20 @@ def measure_row(
             measured[broker.name].runs.setdefault(row.key, []).append(result)
             wrong = fault(result)
             figures = f"{result['msgs_per_s']:>12,.0f}/s   p99 {result['lat_ms_p99']:,.2f} ms   {result['cpu_us']:,.1f} us of CPU"
+            if options.fronts:
+                figures += f", {result['core_us']:,.1f} of them without the fronts"
             say(f"{row.key:14} {turn}/{options.runs} {broker.name:10} {wrong or figures}")
 
 
 def run_row(load: Path, broker: Broker, row: Row, turn: str, *, scale: float) -> Result:
     """One run of one row. What a send-only row left in its queue is read back, not timed, and counted."""
-    before = cpu_seconds(broker.pid)
+    before, own = cpu_seconds(broker.pid), cpu_seconds(broker.pid, is_alone=True)
     result = run_stompload(
         load, broker, row.arguments(turn, scale=scale, not_persistent=broker.not_persistent)
     )
-    result["cpu_us"] = (cpu_seconds(broker.pid) - before) * 1e6 / max(1, result["expected"], result["sent"])
+    share = 1e6 / max(1, result["expected"], result["sent"])
+    result["cpu_us"] = (cpu_seconds(broker.pid) - before) * share
+    result["core_us"] = (cpu_seconds(broker.pid, is_alone=True) - own) * share
     if not row.send_only or result["failed"]:
         return result
     drained = run_stompload(load, broker, row.drain_arguments(turn, scale=scale))

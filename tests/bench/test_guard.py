@@ -47,7 +47,7 @@ def test_a_load_that_takes_no_time_and_one_that_goes_wrong_are_no_figures(
         "disorder": 0,
         "damaged": 0,
         "failed": 0,
-        "cpu_us": 0.0,
+        "core_us": 0.0,
     }
     broker, row = Stompbox(Path("log")), Row("queue", "one queue", 1)
     monkeypatch.setattr(guard, "run_row", lambda *_, **__: sound)
