@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -181,6 +182,32 @@ def test_runs_mean_what_their_frames_mean(version: Version, seed: int) -> None:
         frames += len(wanted)
         in_runs += len(found) - events
     assert in_runs > frames / 25, "hardly anything was read in runs: nothing is tested here"
+
+
+@pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
+@pytest.mark.parametrize("seed", range(3))
+def test_what_many_have_sent_is_one_run_or_nothing(version: Version, seed: int) -> None:
+    """Each piece is another client's: it is in the run alone and whole, or there is none, whatever stands beside it."""
+    producer = Producer(100 + seed)
+    reader = Reader(version, max_body=LIMITS.body, max_head=LIMITS.head)
+    source, together = producer.source, 0
+    for _ in range(100):
+        data = producer.stream()
+        read([data], version, reader)
+        ends = [at + 1 for at, octet in enumerate(data) if octet == 0 and source.random() < 0.97]
+        cuts = [at + (data[at : at + 1] == b"\n") for at in ends]
+        if source.random() < 0.3:
+            cuts = sorted({*cuts, source.randrange(len(data))})
+        frames = [data[low:high] for low, high in pairwise([0, *cuts]) if low < high]
+        for low in range(0, len(frames), 5):
+            some = frames[low : low + source.randrange(1, 9)]
+            found = reader.read_each(some)
+            if found is None:
+                continue
+            together += len(some) > 1
+            assert meanings(found) == [meaning for one in some for meaning in read([one], version, None)[0]]
+            assert all(len(read([one], version, None)[0]) == 1 for one in some), some
+    assert together > 15, "hardly anything was read together: nothing is tested here"
 
 
 @pytest.mark.parametrize("content_length", [True, False])

@@ -187,6 +187,11 @@ class Decoder(Generic[R]):
         return self._frames(whole)
 
     @property
+    def is_between_frames(self) -> bool:
+        """Nothing of a frame has come that is not complete."""
+        return not self._rest and self._body is None
+
+    @property
     def pending(self) -> int:
         """How many octets of an unfinished frame have come, and are kept here."""
         gathering = self._gathering

@@ -225,6 +225,21 @@ class Reader:
             return self._acks(buffer, position)
         return None
 
+    def read_each(self, frames: Sequence[bytes]) -> Sends | None:
+        """The run that these make together, each of which is one whole SEND. None where that is not so, or they are not of one shape:
+        then each is to be read by itself."""
+        first, line = frames[0], b""
+        if first.startswith(b"SEND\ndestination:"):
+            line = first[5 : first.find(b"\n", 5)]
+        for family in self.families.get(line, ()):
+            template = family.template
+            match = template.pattern.match(first) if template is not None else None
+            if template is not None and match is not None:
+                if match.end() != len(first):
+                    return None
+                return _one_of(template, match) if len(frames) == 1 else _whole_frames(frames, template)
+        return None
+
     def _sends(self, buffer: bytes, position: int) -> tuple[Sends, int] | None:
         line = b""
         if buffer.startswith(b"destination:", position + 5):
@@ -470,6 +485,26 @@ def _equal_frames(buffer: bytes, position: int, template: _Template) -> tuple[Se
     consumed = len(bodies) * size
     template.adapt(consumed, most * size)
     return Sends(template.shape, bodies, (), [], None), position + consumed
+
+
+def _whole_frames(frames: Sequence[bytes], template: _Template) -> Sends | None:
+    """The run that frames make, the first of which is known to match; None where one of them does not, from its first to its last octet."""
+    count, sizes = len(frames), list(map(len, frames))
+    whole = b"".join(frames)
+    if template.separator:
+        sends, consumed = _equal_frames(whole, 0, template)
+        is_whole = consumed == len(whole) and sizes.count(sizes[0]) == len(sends.bodies) == count
+        return sends if is_whole else None
+    stride = template.body + 1
+    parts = template.pattern.split(whole)
+    if len(parts) != count * stride + 1 or any(parts[::stride]):
+        return None
+    if [
+        template.constant + sum(map(len, parts[at : at + stride])) for at in range(0, count * stride, stride)
+    ] != sizes:
+        return None  # what one has begun another one has ended
+    found = _sends_of(template, parts, count)
+    return found if found is not None and len(found.bodies) == count else None
 
 
 def _equal_prefix(buffer: bytes, first: int, size: int, template: _Template) -> list[bytes]:

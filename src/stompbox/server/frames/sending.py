@@ -18,7 +18,7 @@ from stompbox.broker.logs.segments import RUN, cost_of
 from stompbox.broker.queues import expiry
 from stompbox.errors import IllegalFrame, Refused, StompboxError, TooManyMade
 from stompbox.handles import Large
-from stompbox.message import Run
+from stompbox.message import ANYCAST, Run
 from stompbox.server import limiting, readonly
 from stompbox.server.addressing.naming import Route
 from stompbox.server.addressing.routing import addressed, reach, require_all
@@ -112,6 +112,35 @@ def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
     if event.receipts:
         connection.confirm(event.receipts, waits=waits, unit=engine.commits.last if waits else None)
     return None if address.fanout is None else finishing([(address, run)])
+
+
+def sends_together(senders: Sequence[Speaker], event: Sends) -> bool:
+    """SENDs of several clients with the same rights, one of each in this order, as one run. False: nothing was done; it is more than
+    that one queue gets them, and each is to be obeyed by itself."""
+    shape, broker = event.shape, senders[0].broker
+    engine, route = broker.engine, shape.routes.get(senders[0].names)
+    if route is None or not route.is_plain or shape.special is not None or event.transaction is not None:
+        return False
+    destination = route.destinations[0]
+    address = engine.addresses.get(destination.address)
+    if address is None or address.only is None or destination.is_temporary or destination.queue:
+        return False
+    if address.limits is not None or address.fanout is not None or engine.trouble is not None:
+        return False
+    if (destination.routing or address.kinds) != ANYCAST:
+        return False
+    try:
+        _, routing, _ = reach(senders[0], destination)
+    except StompboxError:  # each is told
+        return False
+    sender = senders[0].session_id if len(senders) == 1 else 0
+    run = Run(shape, event.bodies, event.columns, routing=routing, sender=sender)
+    waits = engine.publish(address, run, is_answered=bool(event.receipts))
+    unit = engine.commits.last if waits else None
+    if event.receipts:
+        for connection, receipt in zip(senders, event.receipts, strict=True):
+            connection.confirm([receipt], waits=waits, unit=unit)
+    return True
 
 
 def _requests(connection: Speaker, event: Sends) -> None:

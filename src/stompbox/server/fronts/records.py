@@ -7,7 +7,6 @@ What they say is link.py's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
@@ -26,14 +25,15 @@ class Records:
         self._rest = bytearray()  # of a record, what has come of it
         self._wanted = 0  # octets of it that must be there before another look is worth while
 
-    def read(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    def read(self, data: bytes) -> list[tuple[int, int, bytes]]:
         """Kind, socket and payload of each record that is complete. Raises LinkError for one that is too long."""
         if self._rest:
             self._rest += data
             if len(self._rest) < self._wanted:
-                return
+                return []
             data = bytes(self._rest)
             self._rest = bytearray()
+        found: list[tuple[int, int, bytes]] = []
         at, stop = 0, len(data)
         unpack, size = HEAD.unpack_from, HEAD.size
         while stop - at >= size:
@@ -43,11 +43,12 @@ class Records:
             end = at + size + length
             if end > stop:
                 break
-            yield kind, socket, data[at + size : end]
+            found.append((kind, socket, data[at + size : end]))
             at = end
         if at < stop:
             self._rest += data[at:]
             self._wanted = size if stop - at < size else size + length
+        return found
 
     def __repr__(self) -> str:
         return f"<Records {len(self._rest)} octets of the next one>"

@@ -29,6 +29,7 @@ from stompbox.server.fronts.link import (
     told,
 )
 from stompbox.server.fronts.records import HEAD, Records
+from stompbox.server.session.gathering import Gathering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,7 +102,8 @@ class RemoteSocket:
         if connection is None:
             raise LinkError("bad-link", f"socket {self.number} has sent something and was not opened")
         self._obeyed += len(data)
-        connection.receive(data)
+        if not self.line.gathering.takes(connection, data):
+            connection.receive(data)
         if not self._is_paused:
             self._give_credit(connection)
 
@@ -205,7 +207,7 @@ class RemoteSocket:
         if not self._is_closing:
             self._on_the_way += len(data)
             self.is_clogged = self.is_clogged or self._on_the_way > AHEAD
-            self.line.say(Kind.DATA, self.number, data)
+            self.line.say(_DATA, self.number, data)
 
     def pause_reading(self) -> None:
         if not self._is_paused:
@@ -256,6 +258,7 @@ class FrontLink(asyncio.Protocol):
         self._behind = 0  # of those, how many it has not answered
         self.answered = 0  # the last beat that it has answered
         self.pulse = link.Pulse(0, 0.0)
+        self.gathering = Gathering(broker, is_off=broker.tracing is not None)
         self._records = Records(link.MOST)
         self._out: list[bytes] = []
         self._is_planned = False
@@ -268,7 +271,7 @@ class FrontLink(asyncio.Protocol):
 
     # To the front
 
-    def say(self, kind: Kind, number: int = 0, payload: bytes = b"") -> None:
+    def say(self, kind: int, number: int = 0, payload: bytes = b"") -> None:
         """A record, with all others of this turn of the loop."""
         out = self._out
         out.append(HEAD.pack(kind, number, len(payload)))
@@ -327,6 +330,7 @@ class FrontLink(asyncio.Protocol):
         self._is_gone = True
         self.obeys.set()
         self._out.clear()
+        self.gathering.clear()
         if not self.broker.has_failed:
             try:
                 for found in list(self.sockets.values()):
@@ -345,7 +349,10 @@ class FrontLink(asyncio.Protocol):
             elif kind == _DATA:
                 found.received(payload)
             else:
+                if found.connection is not None and found.connection.reading.group is not None:
+                    self.gathering.obey()  # what it has sent comes before
                 self._obey_socket(found, kind, payload)
+        self.gathering.obey()
 
     def _obey_socket(self, found: RemoteSocket, kind: int, payload: bytes) -> None:
         if kind == Kind.TAKEN:

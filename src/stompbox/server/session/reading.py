@@ -31,6 +31,7 @@ from stompbox.stomp.runs import Acks, Event, Sends
 
 if TYPE_CHECKING:
     from stompbox.server.session.connection import Connection
+    from stompbox.server.session.gathering import Group
 
 # octets beyond the limit of a stranger's frame, by which the decoder says what of it is too long
 SLACK: Final = 4
@@ -40,7 +41,7 @@ class Reading:
     """Whether one connection is read, and what has come on it and waits to be obeyed."""
 
     __slots__ = (
-        "_before_login", "_frame", "connection", "events", "has_sent", "holding", "is_gone", "is_held", "is_paused", "is_waiting",
+        "_before_login", "_frame", "connection", "events", "group", "has_sent", "holding", "is_gone", "is_held", "is_paused", "is_waiting",
         "left", "steps", "turns",
     )  # fmt: skip
 
@@ -58,6 +59,7 @@ class Reading:
         self.is_paused = False
         self.holding: Holding | None = None  # what waits for room in an address
         self.has_sent = False  # messages, in the read that is being obeyed
+        self.group: Group | None = None  # in which what has come waits for what others send (gathering.py)
         self._frame: Frame | None = None  # whose steps they are
         self._before_login = 0  # octets that came
 
@@ -303,6 +305,24 @@ class Reading:
             self.connection.refuse(error, self._frame)
         self.steps = None
         return True
+
+    @property
+    def is_idle(self) -> bool:
+        """All that has come was obeyed, and what comes next is obeyed at once."""
+        is_free = self.holding is None and not self.is_stuck and not self.has_left
+        return is_free and self.connection.decoder.is_between_frames
+
+    def join(self, group: Group | None) -> None:
+        """What has come waits in a group, or does not any more."""
+        self.group = group
+
+    def has_published(self) -> None:
+        """Messages of it were obeyed together with those of others: what is looked at behind each read."""
+        connection = self.connection
+        connection.broker.pressure.has_read(connection)
+        if connection.out:
+            connection.write_out()
+        connection.account.glance(connection)
 
     def leave(self) -> None:
         """The connection is gone, and is to be forgotten: nothing of its own may refer to it."""
