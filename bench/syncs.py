@@ -1,6 +1,6 @@
 """How long one small commit takes from the loop and back, by who writes it: what a client that waits for each receipt waits for.
 
-    python -m bench.syncs [--folder DIR] [--rounds 5] [--writes 1000]
+    python -m bench.syncs [--folder DIR] [--rounds 5] [--writes 1000] [--busy 0]
 
     thread     the loop hands the record to a thread, which writes it and tells the loop, as server/committer.py does
     loop       the loop writes it itself, and can do nothing else meanwhile
@@ -8,7 +8,8 @@
 
 Each writes a sector past the cache, durable when the call returns, as store/journal.py does, into a file in DIR. The three take turns; said
 are the median, the 99th percentile and the longest of all writes of a round in us, and the CPU time of the process for a write, each as the
-median of the rounds. Needs Linux.
+median of the rounds. `--busy`: so many processes compute meanwhile, as the clients of a broker and its neighbours do; where they take all
+cores, whoever is woken for an answer waits for one. Needs Linux.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ import mmap
 import os
 import queue
 import struct
+import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -158,6 +162,19 @@ async def measured(way: Way, descriptor: int, data: memoryview, writes: int) -> 
 WAYS: Final[dict[str, Way]] = {"thread": ThreadWriter, "loop": Writer, "io_uring": Ring}
 
 
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """So many processes compute, and nothing else."""
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 async def main(folder: Path, rounds: int, writes: int) -> None:
     file = folder / "syncs"
     file.write_bytes(bytes(SIZE))
@@ -187,5 +204,7 @@ if __name__ == "__main__":
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--writes", type=int, default=1000, help="of each way, in each round")
+    parser.add_argument("--busy", type=int, default=0, help="processes that compute meanwhile")
     options = parser.parse_args()
-    uvloop.run(main(options.folder, options.rounds, options.writes))
+    with busy(options.busy):
+        uvloop.run(main(options.folder, options.rounds, options.writes))
