@@ -49,7 +49,7 @@ def test_lines_of_values() -> None:
         (b'{"a":', "^f:1: not JSON: it ends too early"),
         (b"{", "^f:1: not JSON: it ends too early"),
         (b'{"a":\n01}', "^f:2: not JSON: '01' is no value"),
-        (b'{"a": -}', "^f:1: not JSON: '-' is no value"),
+        (b'{"a": -01}', "^f:1: not JSON: '-01' is no value"),
         (b"{a: 1}", "^f:1: not JSON: expected a name in quotes"),
         (b'{}\n{"a"', "^f:2: not JSON: there is more after its end"),
         (b'{"a":\n"\xff"}', "^f:2: not JSON: byte 7 is not UTF-8"),
