@@ -196,6 +196,7 @@ def test_long_bodies_come_whole_however_they_were_cut(length: int) -> None:
             ("/queue/b", b"x"),
         ], cuts
         assert decoder.pending == 0
+        assert decoder.is_between_frames
 
 
 def test_what_has_come_of_a_long_body_counts_and_no_more_is_kept_for_it() -> None:
@@ -204,6 +205,7 @@ def test_what_has_come_of_a_long_body_counts_and_no_more_is_kept_for_it() -> Non
     head = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n" % (50 << 20)
     assert list(decoder.receive(head + b"x" * 100)) == []
     assert len(head) - 2 + 100 == decoder.pending
+    assert not decoder.is_between_frames
     tracemalloc.start()
     try:
         assert list(decoder.receive(b"x" * GATHERED_FROM)) == []

@@ -189,7 +189,7 @@ class Decoder(Generic[R]):
     @property
     def is_between_frames(self) -> bool:
         """Nothing of a frame has come that is not complete."""
-        return not self._rest and self._body is None
+        return not self._rest and self._body is None and self._gathering is None
 
     @property
     def pending(self) -> int:
