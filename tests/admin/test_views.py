@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import stompbox
-from stompbox.admin.listing import PIECE
+from stompbox.admin.listing import JOINED
 from stompbox.admin.pages import shown
 from tests.admin.asking import ask, queue, read
 from tests.admin.conftest import Start
@@ -349,4 +349,4 @@ def test_ten_thousand_addresses_are_put_in_order_in_turns() -> None:
     with world.steps() as steps:
         found: Any = world.driven(shown(asked))
     assert found == [f"{name}" for name in sorted(map(str, names))]
-    assert steps.longest < 10 * PIECE, "lines of Python: as many comparisons as it takes to sort a piece"
+    assert steps.longest < 3 * JOINED, "lines of Python: as many comparisons as it takes to join two pieces"

@@ -17,7 +17,7 @@ from stompbox.admin.endpoints import ON_BROKER, OWN, SEEN, Choice, Number, Text,
 from stompbox.admin.health import Reason, notes, of_role
 from stompbox.admin.history import SPANS, Activity, Plot
 from stompbox.admin.lag import behind
-from stompbox.admin.listing import MOST, Entry, Field, cutting, in_order, listed, named, page_of
+from stompbox.admin.listing import MOST, PIECE, Entry, Field, cutting, in_order, listed, named, page_of
 from stompbox.admin.messages import MessageView, Wanted
 from stompbox.admin.pipelines import BY_PIPELINE, PipelineView, entries_of
 from stompbox.admin.responses import json
@@ -377,7 +377,10 @@ async def shown(asked: ApiRequest, only: str | None = None) -> list[Address]:
     there, turns = asked.broker.engine.addresses, asked.broker.turns
     names = await in_order(turns, list(there)) if only is None else [only] if only in there else []
     if asked.may():
-        return [there[name] for name in names if name in there]
+        found: list[Address] = []
+        async for at in in_turns(turns, range(0, len(names), PIECE)):
+            found += [there[name] for name in names[at : at + PIECE] if name in there]
+        return found
     return [
         there[name]
         async for name in in_turns(turns, names)
