@@ -126,8 +126,8 @@ def measured(name: str, broker_name: str, quiet: float, *, is_looked_into: bool 
         steps = Path(folder) / "steps" if is_looked_into and broker_name == "stompbox" else None
         with _running(broker_name, ATTACKS[name], Path(folder), steps) as broker:
             row = _attacked(name, broker_name, broker, quiet)
-        if steps is not None:
-            longsteps.tell(steps)
+            if steps is not None:  # before its stop, which holds up nobody
+                longsteps.tell(longsteps.asked(broker.pid, steps))
     return row
 
 

@@ -33,6 +33,7 @@ LONGEST: Final = 25  # steps, and turns, that are told
 TOLD: Final = 8  # of them, on the terminal
 LOOK: Final = 0.001  # seconds between two looks at a step
 LEAST: Final = 0.003  # seconds of a step that is worth telling
+WITHIN: Final = 30.0  # seconds in which a broker tells
 DEPTH: Final = 12  # frames of Python that are told of a look
 
 
@@ -128,9 +129,21 @@ class Steps:
         }
 
 
-def tell(path: Path) -> None:
-    """What a broker has told there."""
-    told = json.loads(path.read_text())
+def asked(pid: int, path: Path) -> dict[str, Any]:
+    """What the loop of a broker that runs did since it was asked last, once it has said so."""
+    path.unlink(missing_ok=True)
+    os.kill(pid, signal.SIGUSR1)
+    until = time.monotonic() + WITHIN
+    while not path.exists():
+        if time.monotonic() > until:
+            raise TimeoutError("the broker does not say what its loop did")
+        time.sleep(0.01)
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def tell(told: dict[str, Any]) -> None:
+    """Shows on the terminal what a broker has told."""
     for turn in told["turns"][:TOLD]:
         cpu = f"{turn['ms']:6.1f} ms CPU, {turn['others_ms']:6.1f} of other threads"
         print(f"  turn  {cpu}, {turn['wall_ms']:6.1f} ms in all, {turn['steps']} steps")

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from bench import longsteps
 from bench.attacks.attacker import connected, drain, opened, send, settle, subscribe
 from bench.brokers import BenchError, Stompbox
 
@@ -45,15 +46,7 @@ class Scene:
 
     def seen(self) -> dict[str, Any]:
         """What its loop did since the last look, once it has said so."""
-        self.steps.unlink(missing_ok=True)
-        os.kill(self.broker.pid, signal.SIGUSR1)
-        until = time.monotonic() + WITHIN
-        while not self.steps.exists():
-            if time.monotonic() > until:
-                raise BenchError("the broker does not say what its loop did")
-            time.sleep(0.01)
-        found: dict[str, Any] = json.loads(self.steps.read_text())
-        return found
+        return longsteps.asked(self.broker.pid, self.steps)
 
     @contextmanager
     def client(self) -> Iterator[socket.socket]:

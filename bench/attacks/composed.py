@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import time
 
@@ -179,20 +180,22 @@ def nacked(port: int) -> list[socket.socket]:
     link = connected(port)
     pour(link, [subscribe(1, "/queue/nacked", headers="ack:client-individual\nconsumer-window-size:-1\n")])
     sender = connected(port)
-    until_time = time.monotonic() + 40
-    got = b""
     filled(sender, "/queue/nacked")
-    link.settimeout(1)
+    link.setblocking(False)
+    until_time, got, said = time.monotonic() + 40, b"", b""
     while time.monotonic() < until_time:
-        try:
-            more = link.recv(MEGABYTE)
-        except TimeoutError:
+        readable, writable, _ = select.select([link], [link] if said else [], [], 5)
+        if not readable and not writable:
             break
-        *frames, got = (got + more).split(b"\0")
-        acks = [frame.partition(b"\nack:")[2].partition(b"\n")[0] for frame in frames]
-        pour(link, [b"".join([b"NACK\nid:%b\n\n\0" % ack for ack in acks if ack])])
-        link.setblocking(True)
-        link.settimeout(1)
+        if writable:
+            said = said[link.send(said) :]
+        if readable:
+            more = link.recv(MEGABYTE)
+            if not more:
+                break
+            *frames, got = (got + more).split(b"\0")
+            acks = [frame.partition(b"\nack:")[2].partition(b"\n")[0] for frame in frames]
+            said += b"".join([b"NACK\nid:%b\n\n\0" % ack for ack in acks if ack])
     return [link, sender]
 
 
