@@ -159,6 +159,21 @@ def test_messages_that_come_due_outlive_a_restart_half_way() -> None:
     assert [got.body for got in world.settle()] == [b"%d" % number for number in range(MANY)]
 
 
+def test_what_a_subscription_had_that_ends_is_taken_from_it_in_portions() -> None:
+    world = World(portion=PORTION)
+    consumer = world.consumer(ack=AckMode.INDIVIDUAL)
+    binding = world.on_queue(consumer, "q").bindings[world.queue("q").id]
+    filled(world)
+    world.settle()
+    assert len(binding.held) == MANY
+    before, steps = MANY, 0
+    for _ in transactions.closing(world.engine, consumer, is_failure=True):
+        assert before - len(binding.held) <= transactions.PART
+        before, steps = len(binding.held), steps + 1
+    assert steps > 2 * MANY / transactions.PART
+    assert world.queue("q").count == MANY and world.engine.unacknowledged.size == 0
+
+
 # Queues that are emptied
 
 

@@ -313,6 +313,8 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
         lifetimes.queue_left(engine, queue)
         if number % ENDED == 0:
             yield
+    for _ in taken_off(sent, PART):
+        yield
     engine.unacknowledged.denied.pop(consumer, None)
     engine.unacknowledged.feed()
     yield

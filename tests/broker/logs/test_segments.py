@@ -7,7 +7,18 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.broker.logs.segments import EACH, HEADER, RUN, VALUE, Held, Segment, Spans, cost_of, octets_of
+from stompbox.broker.logs.segments import (
+    EACH,
+    HEADER,
+    LATE,
+    RUN,
+    VALUE,
+    Held,
+    Segment,
+    Spans,
+    cost_of,
+    octets_of,
+)
 from stompbox.message import Run, Shape
 from tests.broker.world import run_of
 
@@ -160,6 +171,48 @@ def test_a_hundred_thousand_answers_in_any_order_are_cheap() -> None:
                     f"{name}: {len(held._firsts)} firsts for {len(held)} segments"
                 )
         assert len(held) == 0
+
+
+def test_what_is_delivered_again_moves_nothing_that_is_above_it() -> None:
+    """Of a hundred thousand that came back, each would move all that are held: they stand apart, and are joined LATE at a time."""
+    count = 20_000
+    held, spans, joined = held_of(), Spans(), 0
+    for offset in range(count, 2 * count):
+        held.add(segment_of(1, first=offset))
+        spans.add(offset, offset + 1)
+    for offset in range(count):
+        before = len(held._firsts)
+        held.add(segment_of(1, first=offset))
+        spans.add(offset, offset + 1)
+        joined += len(held._firsts) > before
+        assert len(held._late) < LATE and len(spans._late) < LATE
+    assert joined == count // LATE
+    assert all(offset in spans for offset in (0, 1, count - 1, count))
+    assert held.oldest() == spans.oldest() == 0
+    assert [segment.first for segment in held.behind(count - 2, 3)[0]] == [count - 1, count, count + 1]
+    assert [segment.first for segment in held.clear()] == list(range(2 * count))
+
+
+def test_held_is_a_set_whatever_stands_apart_and_is_joined() -> None:
+    seeded = random.Random(3)
+    held, model = Held(), set[int]()
+    for step in range(6 * LATE):
+        first = seeded.randrange(3 * LATE)
+        if first in model:
+            assert held.take(first, first + 1)[1] == first + 1
+            model.discard(first)
+        else:
+            held.add(segment_of(1, first=first))
+            model.add(first)
+        if step % 50 == 0:
+            assert held.oldest() == min(model, default=None)
+            behind = sorted(offset for offset in model if offset > first)
+            assert [segment.first for segment in held.behind(first, 10 * LATE)[0]] == behind
+    while held:
+        part = held.take_lowest(100)
+        assert [segment.first for segment in part] == sorted(model)[: len(part)]
+        model -= {segment.first for segment in part}
+    assert not model
 
 
 def test_what_is_taken_is_let_go() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from stompbox.message import Run, Shape
+
+T = TypeVar("T")
 
 EACH: Final = 64  # octets of memory that a message costs beside its body, at a guess
 VALUE: Final = 48  # and that the value of a hole costs beside its octets
@@ -171,20 +173,75 @@ def _place(firsts: list[int], new: list[int]) -> None:
         firsts[low:high] = sorted({*firsts[low:high], *new})
 
 
-def _lowest(firsts: list[int], there: Container[int]) -> int | None:
-    """The first of these that is there. Those before it are gone, and are not stepped over again."""
-    at = next((at for at, first in enumerate(firsts) if first in there), len(firsts))
-    del firsts[:at]
-    return firsts[0] if firsts else None
+def _has(known: list[int], first: int) -> bool:
+    """Whether it is in a sorted list."""
+    at = bisect_left(known, first)
+    return at < len(known) and known[at] == first
 
 
-class Spans:
-    """Which offsets a ledger has, by the segments that it has them in: who asks for another is told at the cost of a search."""
+LATE: Final = 512  # offsets that stand apart at the most
 
-    __slots__ = ("_firsts", "_stops")
+
+class _Offsets:
+    """Where segments begin, in order; some of them are gone. What is lower than others that are there, as all is that is delivered again,
+    stands apart until it is much: each would move all that is above it."""
+
+    __slots__ = ("_firsts", "_late")
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []  # sorted; some are of segments that are gone
+        self._firsts: list[int] = []  # sorted
+        self._late: list[int] = []  # sorted
+
+    def _note(self, first: int) -> None:
+        """Has an offset that is not above all others."""
+        if _has(self._firsts, first) or _has(self._late, first):
+            return
+        insort(self._late, first)
+        if len(self._late) >= LATE:
+            self._join()
+
+    def _join(self) -> None:
+        """Nothing stands apart any more. What is in two stretches that are sorted is sorted fast."""
+        firsts, late = self._firsts, self._late
+        if late:
+            firsts += [first for first in late if not _has(firsts, first)]
+            firsts.sort()
+            self._late = []
+
+    def _sweep(self, there: dict[int, T]) -> None:
+        """Drops what is gone, when that is much."""
+        known = len(self._firsts) + len(self._late)
+        if known > 64 and known > 2 * len(there):
+            self._firsts, self._late = sorted(there), []
+
+    def _last(self, offset: int, there: dict[int, T]) -> Iterator[T]:
+        """What begins there, or last before it. What is stepped over is gone, and is not stepped over again."""
+        for firsts in (self._firsts, self._late):
+            at = stop = bisect_right(firsts, offset)
+            while at and firsts[at - 1] not in there:
+                at -= 1
+            del firsts[at:stop]
+            if at:
+                yield there[firsts[at - 1]]
+
+    def _lowest(self, there: Container[int]) -> int | None:
+        """The lowest of these that is there. Those before it are gone, and are not stepped over again."""
+        found: int | None = None
+        for firsts in (self._firsts, self._late):
+            at = next((at for at, first in enumerate(firsts) if first in there), len(firsts))
+            del firsts[:at]
+            if firsts and (found is None or firsts[0] < found):
+                found = firsts[0]
+        return found
+
+
+class Spans(_Offsets):
+    """Which offsets a ledger has, by the segments that it has them in: who asks for another is told at the cost of a search."""
+
+    __slots__ = ("_stops",)
+
+    def __init__(self) -> None:
+        super().__init__()
         self._stops: dict[int, int] = {}  # by first offset
 
     def add(self, first: int, stop: int) -> None:
@@ -193,35 +250,28 @@ class Spans:
         if not self._firsts or first > self._firsts[-1]:
             self._firsts.append(first)
         elif is_new:
-            at = bisect_left(self._firsts, first)
-            if self._firsts[at] != first:
-                self._firsts.insert(at, first)
+            self._note(first)
 
     def add_all(self, segments: list[Segment]) -> None:
         """Very many at once: what they lie between is moved once."""
         self._stops.update([(segment.first, segment.stop) for segment in segments])
+        self._join()
         _place(self._firsts, [segment.first for segment in segments])
 
     def remove(self, first: int) -> None:
         """Takes out the whole segment that begins at `first`."""
         self._stops.pop(first, None)
-        if len(self._firsts) > 64 and len(self._firsts) > 2 * len(self._stops):
-            self._firsts = sorted(self._stops)
+        self._sweep(self._stops)
 
     def __contains__(self, offset: int) -> bool:
-        firsts, stops = self._firsts, self._stops
-        at = end = bisect_right(firsts, offset)
-        while at and firsts[at - 1] not in stops:
-            at -= 1
-        del firsts[at:end]  # they are gone, and are not stepped over again
-        return at > 0 and offset < stops[firsts[at - 1]]
+        return any(offset < stop for stop in self._last(offset, self._stops))
 
     def oldest(self) -> int | None:
         """The lowest offset that it has."""
-        return _lowest(self._firsts, self._stops)
+        return self._lowest(self._stops)
 
     def clear(self) -> None:
-        self._firsts, self._stops = [], {}
+        self._firsts, self._late, self._stops = [], [], {}
 
     def __len__(self) -> int:
         """How many segments there are."""
@@ -231,13 +281,13 @@ class Spans:
 NO_MORE: Final = -1
 
 
-class Held:
+class Held(_Offsets):
     """Segments by offset, for acknowledgements in any order, each at the cost of a search at most."""
 
-    __slots__ = ("_firsts", "_segments")
+    __slots__ = ("_segments",)
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []  # sorted; some are of segments that are gone
+        super().__init__()
         self._segments: dict[int, Segment] = {}  # by first offset
 
     def add(self, segment: Segment) -> None:
@@ -245,14 +295,13 @@ class Held:
         self._segments[first] = segment
         if not firsts or first > firsts[-1]:
             firsts.append(first)
-            return
-        at = bisect_left(firsts, first)
-        if firsts[at] != first:
-            firsts.insert(at, first)
+        else:
+            self._note(first)
 
     def add_all(self, segments: list[Segment]) -> None:
         """Very many at once: what they lie between is moved once."""
         self._segments.update([(segment.first, segment) for segment in segments])
+        self._join()
         _place(self._firsts, [segment.first for segment in segments])
 
     def take(self, first: int, stop: int) -> tuple[list[Segment], int]:
@@ -269,15 +318,9 @@ class Held:
 
     def _around(self, offset: int) -> Segment | None:
         """The segment that holds the offset, not as its first."""
-        firsts, segments = self._firsts, self._segments
-        at = stop = bisect_right(firsts, offset)
-        while at and firsts[at - 1] not in segments:
-            at -= 1
-        del firsts[at:stop]  # what was stepped over is gone, and is not stepped over again
-        if not at:
-            return None
-        segment = segments[firsts[at - 1]]
-        return segment if offset < segment.stop else None
+        return next(
+            (segment for segment in self._last(offset, self._segments) if offset < segment.stop), None
+        )
 
     def _remove(self, segment: Segment, first: int, stop: int) -> Segment:
         if first > segment.first:
@@ -286,11 +329,9 @@ class Held:
             del self._segments[first]
         if stop < segment.stop:
             front = segment.cut(stop)
-            self._segments[stop] = segment
-            insort(self._firsts, stop)
+            self.add(segment)
             segment = front
-        if len(self._firsts) > 64 and len(self._firsts) > 2 * len(self._segments):
-            self._firsts = sorted(self._segments)
+        self._sweep(self._segments)
         return segment
 
     def segments(self) -> list[Segment]:
@@ -299,19 +340,27 @@ class Held:
 
     def oldest(self) -> int | None:
         """The lowest offset that is held."""
-        return _lowest(self._firsts, self._segments)
+        return self._lowest(self._segments)
 
     def behind(self, offset: int, most: int) -> tuple[list[Segment], int]:
         """Looks at the next `most` segments that begin behind an offset: those that are not gone, and where the last one began; NO_MORE."""
+        self._join()
         at = bisect_right(self._firsts, offset)
         firsts = self._firsts[at : at + most]
         found = [self._segments[first] for first in firsts if first in self._segments]
         return found, firsts[-1] if at + most < len(self._firsts) else NO_MORE
 
+    def take_lowest(self, most: int) -> list[Segment]:
+        """Takes out the segments with the lowest offsets, of `most` that there are or were; none is left when it is empty."""
+        self._join()
+        firsts = self._firsts[:most]
+        del self._firsts[:most]
+        return [self._segments.pop(first) for first in firsts if first in self._segments]
+
     def clear(self) -> list[Segment]:
         """Takes out all segments, and returns them by offset."""
         found = self.segments()
-        self._segments, self._firsts = {}, []
+        self._segments, self._firsts, self._late = {}, [], []
         return found
 
     def __len__(self) -> int:

@@ -522,9 +522,10 @@ class Consumer:
         for binding in list(self.bindings.values()):
             binding.unacked.clear()
             looked += 1
-            for segment in binding.held.clear():
-                looked += 1
-                found.append((binding, segment))
+            while binding.held:
+                part = binding.held.take_lowest(most)
+                looked += max(1, len(part))
+                found += [(binding, segment) for segment in part]
                 if looked >= most:
                     yield self._released(found)
                     looked, found = 0, []
