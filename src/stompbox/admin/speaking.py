@@ -257,7 +257,8 @@ def _refusal(code: str, text: str, order: Struct) -> StompboxError:
     elif field is None and code.startswith(_OF_HEADERS):
         field = "headers"
     is_wrong = code.startswith((_OF_SELECTORS, *_OF_HEADERS))
-    error: StompboxError = IllegalFrame(code, text) if is_wrong else Refused(code, text)
+    kind: type[StompboxError] = IllegalFrame if is_wrong else Refused
+    error = kind(code, text)
     if field in order.__struct_fields__:
         error.field = field
     return error

@@ -26,7 +26,7 @@ from stompbox.errors import ConfigError
 
 AT_START = (  # a reload leaves them
     "data", "memory", "admin", "log-format", "persist-id-cache", "persist-delivery-count-before-delivery", "fronts",
-    "wildcard-addresses", "literal-match-markers", "cluster", "tracing",
+    "wildcard-addresses", "literal-match-markers", "cluster", "tracing", "management-address",
 )  # fmt: skip
 
 # they divide several destinations of a header, and the name of an address from that of its queue

@@ -307,6 +307,14 @@ class Configuration(Table, frozen=True):
             source=_OWN,
         ),
     ] = UnknownHeaderPolicy.ERROR
+    management_address: Annotated[
+        str | None,
+        key(
+            "Messages sent there ask of the broker, its addresses and queues, and are answered, for those with the right `manage`; none: "
+            "there is no such address.",
+            kind="address", source="Stompbox (Artemis: `activemq.management`)",
+        ),
+    ] = None  # fmt: skip
     management_notification_address: Annotated[
         str | None,
         key(

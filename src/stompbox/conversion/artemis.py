@@ -58,7 +58,6 @@ _ELSEWHERE: Final = {
     "metrics": "metrics are at /metrics of the admin interface, without a plug-in",
     "grouping-handler": "groups are of one broker",
     "federations": "the broker opens no connection to other brokers",
-    "management-address": "management is the admin interface, docs/admin.md",
     "message-counter-enabled": "history is always kept, docs/admin.md",
     "store": "messages are not taken over: let consumers empty the old broker, or copy them with two clients",
 }

@@ -129,7 +129,11 @@ class Clients:
         found = self._names.get((options, space))
         if found is None:
             found = Names(
-                options, space, lambda: self.configuration.unknown_header_policy, self.engine.wildcards
+                options,
+                space,
+                lambda: self.configuration.unknown_header_policy,
+                self.engine.wildcards,
+                self.configuration.management_address or "",
             )
             self._names[options, space] = found
         return found

@@ -45,8 +45,12 @@ class Names:
         space: str = "",
         policy: Callable[[], UnknownHeaderPolicy] = _strict,
         wildcards: Wildcards = DOTS,
+        management: str = "",
     ) -> None:
         self.space = space
+        self.management = (
+            space + management if management else ""
+        )  # the address of questions to the broker itself
         self.wildcards = wildcards
         self._policy = policy
         self._told: set[str] = set()  # headers that were logged: each once
@@ -133,7 +137,11 @@ class Names:
         reply = self._reply(shape.headers.get("reply-to", ""))
         arguments = self.keys_of(shape.headers)
         is_plain = len(destinations) == 1 and not (
-            destinations[0].is_temporary or reply or shape.retain or arguments
+            destinations[0].is_temporary
+            or reply
+            or shape.retain
+            or arguments
+            or destinations[0].address == self.management
         )
         return Route(destinations, reply, is_plain, arguments)
 

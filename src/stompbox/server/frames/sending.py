@@ -7,6 +7,7 @@ answers to temporary ones, retained messages, headers to be added) takes the lon
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from stompbox.server.addressing.naming import Route
 from stompbox.server.addressing.routing import addressed, reach, require_all
 from stompbox.server.addressing.transforming import inward
 from stompbox.server.frames.transactions import transaction_of
-from stompbox.server.requests import dispatch
+from stompbox.server.requests import dispatch, management
 from stompbox.server.requests.replies import DESTINATION
 from stompbox.stomp.codec import escape
 from stompbox.stomp.frames import Frame
@@ -152,9 +153,31 @@ def _requests(connection: Speaker, event: Sends) -> None:
         dispatch.receive(connection, Frame("SEND", run.headers(index), run.octets(index)))
 
 
+def _asks_broker(connection: Speaker, event: Sends, route: Route) -> bool:
+    """Whether these were sent to the management address: each is a question of its own."""
+    address = connection.names.management
+    if all(destination.address != address for destination in route.destinations):
+        return False
+    if event.transaction is not None or len(route.destinations) > 1:
+        problem = "be part of a transaction" if event.transaction is not None else "go to others, too"
+        raise IllegalFrame("bad-management", f"a message to the management address cannot {problem}")
+    run, receipts = Run(event.shape, event.bodies, event.columns), event.receipts
+    for index, body in enumerate(event.bodies):
+        if isinstance(body, Large):
+            text = f"a message to the management address has a body of {body.size} octets"
+            raise IllegalFrame("bad-management", f"{text}; allowed are {management.LARGEST}")
+        confirm = partial(connection.confirm, receipts[index : index + 1], waits=False)
+        reply = management.reply_of(connection, run.shape.headers)
+        asked = management.Question(run.headers(index), run.octets(index), reply, confirm)
+        dispatch.take(connection, asked, management.answer)
+    return True
+
+
 def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator[None] | None:
     """Obeys SENDs that are not plain. What can be refused is found out before anything is sent."""
     engine = connection.broker.engine
+    if connection.names.management and _asks_broker(connection, event, route):
+        return None
     with connection.changing_nothing("the headers of a SEND were looked at"):
         shape = (
             event.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 class RequestsCore(Core, Protocol):
     publications: Publications
     progress: Progress | None
+    started: int
 
     async def catch_up(self, address: str = "", offset: int = 0) -> None:
         """Returns when this broker has what is there; of an address, what is below the offset. Raises Refused `node-behind`."""
@@ -35,7 +37,7 @@ class RequestsCore(Core, Protocol):
 class Asked(Kept, Protocol):
     """The requests of a connection that wait for their answers."""
 
-    def take(self, frame: Frame) -> None: ...
+    def take(self, frame: Frame, serve: Callable[[Any, Frame], Awaitable[None]]) -> None: ...
     def drained(self) -> None:
         """The system has taken all that was written, or the connection is gone."""
 

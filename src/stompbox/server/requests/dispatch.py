@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -54,19 +54,22 @@ REQUESTS: Final[Mapping[str, Handler]] = MappingProxyType(
 )  # fmt: skip
 
 
+Serve = Callable[["Asker", Frame], Awaitable[None]]
+
+
 class Requests:
     """What one connection has asked and was not answered yet."""
 
     def __init__(self, connection: Asker) -> None:
         self.connection = connection
-        self.waiting: deque[Frame] = deque()
+        self.waiting: deque[tuple[Frame, Serve]] = deque()
         self.size = 0  # octets of these, and of the one that is being answered
         self.is_serving = False
         self._drained: asyncio.Future[None] | None = None  # the system has not taken the last answer
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: Frame, serve: Serve) -> None:
         broker = self.connection.broker
-        self.waiting.append(frame)
+        self.waiting.append((frame, serve))
         self.size += _size(frame)
         self.connection.account.is_stale = True
         if self.is_much:
@@ -99,8 +102,8 @@ class Requests:
                     await self._drained
                     self._drained = None
                     continue
-                frame = self.waiting.popleft()
-                await _serve(connection, frame)
+                frame, serve = self.waiting.popleft()
+                await serve(connection, frame)
                 self.size -= _size(frame)
                 if not self.is_much:
                     connection.broker.pressure.let_go(connection, Reason.REQUESTS)
@@ -123,9 +126,14 @@ def receive(connection: Asker, frame: Frame) -> None:
     """Takes a request up; its answer comes when it is ready."""
     if "request-id" not in frame.headers:
         raise IllegalFrame("missing-request-id", "a request needs a request-id header")
+    take(connection, frame, _serve)
+
+
+def take(connection: Asker, frame: Frame, serve: Serve) -> None:
+    """`serve` has the frame when all that the connection has asked before is answered."""
     if connection.requests is None:
         connection.requests = Requests(connection)
-    connection.requests.take(frame)
+    connection.requests.take(frame, serve)
 
 
 async def _serve(connection: Asker, frame: Frame) -> None:
