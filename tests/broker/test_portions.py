@@ -10,7 +10,7 @@ from stompbox.broker import transactions
 from stompbox.broker.addresses import redrive
 from stompbox.broker.addresses.redrive import Move, Redrive
 from stompbox.broker.queues import reclaim
-from stompbox.broker.queues.arrivals import STEP
+from stompbox.broker.queues.arrivals import GATHERED, PLACE, STEP
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.depth import depth_of
 from stompbox.broker.work import COPY, MESSAGE
@@ -133,6 +133,71 @@ def test_messages_that_are_due_together_come_in_portions_and_in_order(wait: str)
         *[b"%d" % number for number in range(MANY)],
         b"new",
     ]
+
+
+def test_messages_that_have_expired_when_they_come_due_go_in_portions() -> None:
+    """To go to another address takes longer than to be woken."""
+    world = World(AddressSetting(match="q", expiry_address="gone"), portion=PORTION)
+    filled(world, headers={"AMQ_SCHEDULED_DELAY": "1000"}, expires=NOW + 1000)
+    counters = world.engine.counters
+    turned(world, 1000)
+    assert 0 < counters["expired"] <= STEP
+    most = most_of_a_turn(world, lambda: counters["expired"])
+    assert 0 < most <= PORTION // COPY + STEP
+    assert counters["expired"] == MANY
+    assert [got.body for got in world.waiting_in("gone")] == [b"%d" % number for number in range(MANY)]
+
+
+def test_where_in_the_log_those_are_that_are_due_is_found_in_portions() -> None:
+    """They come in the order of the log, although their times are in another one."""
+    world = World(page_size=1, portion=PORTION)
+    for number in range(MANY):
+        world.send("q", b"%d" % number, headers={"AMQ_SCHEDULED_DELAY": str(2000 - number)})
+    world.commit()
+    queue = world.queue("q")
+    later = queue.later
+    assert later is not None and len(later.times) == MANY
+    turned(world, 2000)
+    assert 0 < MANY - len(later.times) <= PORTION // PLACE + GATHERED
+    most = most_of_a_turn(world, lambda: len(later.times))
+    assert 0 < most <= PORTION // PLACE + GATHERED
+    world.on_queue(world.consumer(), "q")
+    assert [got.body for got in world.settle()] == [b"%d" % number for number in range(MANY)]
+    assert queue.later is None
+
+
+def test_a_queue_that_goes_while_it_is_found_what_is_due_leaves_nothing_behind() -> None:
+    for way in ("goes", "purged"):
+        world = World(page_size=1, portion=PORTION)
+        filled(world, headers={"AMQ_SCHEDULED_DELAY": "1000"})
+        world.commit()
+        turned(world, 1000)
+        assert len(world.engine.later)
+        if way == "goes":
+            world.engine.drop_queue(world.queue("q"))
+        else:
+            reclaim.purge(world.queue("q"))
+        world.settle()
+        assert world.engine.memory.size == 0
+        assert not world.loads and world.engine.next_deadline() is None
+        if way == "purged":
+            assert world.engine.counters["purged"] == MANY
+            world.send("q", b"new", headers={"AMQ_SCHEDULED_DELAY": "1000"})
+            world.commit()
+            world.tick(1000)
+            assert [got.body for got in world.waiting_in("q")] == [b"new"]
+
+
+def test_a_ring_drops_in_portions_what_comes_due_together() -> None:
+    world = World(AddressSetting(match="q", default_ring_size=10), portion=PORTION)
+    filled(world, headers={"AMQ_SCHEDULED_DELAY": "1000"})
+    queue, counters = world.queue("q"), world.engine.counters
+    turned(world, 1000)
+    most = most_of_a_turn(world, lambda: counters["overwritten"])
+    assert 0 < most <= PORTION // MESSAGE + STEP
+    assert counters["overwritten"] == MANY - 10
+    assert queue.backlog.count == 10 and queue.waits.count == 0
+    assert [got.body for got in world.waiting_in("q")] == [b"%d" % n for n in range(MANY - 10, MANY)]
 
 
 def test_a_queue_that_goes_while_its_messages_come_due_leaves_nothing_behind() -> None:

@@ -91,7 +91,7 @@ def _waking(queue: LoggedQueue) -> Iterator[None]:
     while queue.id in engine.queues and (found := queue.waits.due(due, STEP)):
         for segment in found:
             wake_one(queue, segment)
-        engine.work.spend(MESSAGE * len(found))
+        _settle(queue)
         if not is_withheld and queue.waits.has_due(due):
             is_withheld = True
             dispatch.withhold(engine, [queue])
@@ -100,8 +100,6 @@ def _waking(queue: LoggedQueue) -> Iterator[None]:
         dispatch.release(engine, [queue])
     if queue.id in engine.queues:
         queue.waits.go_on()
-        if queue.admission is not None:
-            queue.admission.settle(queue)
         queue.dispatch()
 
 
@@ -127,11 +125,15 @@ def _expiring(queue: LoggedQueue) -> Iterator[None]:
 
 
 def wake_one(queue: LoggedQueue, segment: Segment) -> None:
-    """A message whose time has come goes before what is newer than it."""
+    """A message whose time has come goes before what is newer than it. One that has expired meanwhile goes to another address: that takes
+    longer than to be woken."""
+    work = queue.engine.work
+    work.spend(MESSAGE)
     if segment.run.is_withdrawn:
         queue.drop(segment, "withdrawn")
         return
     if 0 < segment.run.shape.expires <= queue.engine.now:
+        work.spend(COPY)
         queue.expired(segment)
         return
     is_new = not segment.deliveries
@@ -170,20 +172,44 @@ def _admitted(queue: LoggedQueue, segment: Segment) -> Iterable[Segment]:
 
 
 PORTION: Final = 1000  # that are due and read together
+GATHERED: Final = 100  # of them, whose places are found in one step
+PLACE: Final = MESSAGE // 2  # steps that it takes to find one
 
 
 def read_due(queue: LoggedQueue, later: Later) -> None:
     """The next portion, when there is one and room for it."""
     if later.is_reading or not queue.has_room_for_due:
         return
-    if not later.due:
-        later.due.extend(later.times.due(queue.engine.now, PORTION))
-    if not later.due:
-        if later.times.next is None:
-            queue.forget_later()
-        else:
-            queue.waits.ring_by(later.times.next)
-        return
+    if later.due:
+        _read(queue, later)
+    elif later.times.next is None:
+        queue.forget_later()
+    elif later.times.next > queue.engine.now:
+        queue.waits.ring_by(later.times.next)
+    else:
+        later.read(is_reading=True)
+        queue.engine.later.take((read_due, later), _finding(queue, later), by=queue.client)
+
+
+def _finding(queue: LoggedQueue, later: Later) -> Iterator[None]:
+    """Finds in steps where those are that are due, and reads them; nothing else is read meanwhile."""
+    engine, now, count = queue.engine, queue.engine.now, 0
+    while count < PORTION and (some := later.times.due(now, GATHERED)):
+        later.due.extend(some)
+        count += len(some)
+        engine.work.spend(PLACE * len(some))
+        yield
+        if queue.id not in engine.queues or queue.later is not later:
+            return
+    later.sort_due()
+    later.read(is_reading=False)
+    if later.due:
+        _read(queue, later)
+    else:  # they were taken meanwhile
+        queue.dispatch()
+
+
+def _read(queue: LoggedQueue, later: Later) -> None:
     start, stop = later.due[0][0], later.due[-1][1]
     later.read(is_reading=True)
     found = paging.read(queue.engine, queue, start, partial(_due_came, later), stop)
@@ -207,7 +233,6 @@ def _taking_due(queue: LoggedQueue, later: Later, runs: list[Run], stop: int) ->
     while later.due and later.due[0][0] < stop and not paging.is_enough(queue):
         if woken == STEP:
             woken = 0
-            engine.work.spend(COPY * STEP)
             _settle(queue)
             yield
             if queue.id not in engine.queues or queue.later is not later:

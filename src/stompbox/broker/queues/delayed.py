@@ -158,8 +158,11 @@ class DueTimes:
     @property
     def next(self) -> int | None:
         """The earliest time, ms since the epoch."""
-        times = [heap[0][0] for heap in (self._fresh, self._heads) if heap]
-        return min(times) if times else None
+        fresh, heads = self._fresh, self._heads
+        if not (fresh and heads):
+            first = fresh or heads
+            return first[0][0] if first else None
+        return min(fresh[0][0], heads[0][0])
 
     def pop(self) -> Due:
         """The entry with the earliest time. There must be one."""
@@ -210,6 +213,10 @@ class Later:
     def add(self, when: int, first: int, stop: int) -> None:
         self.stop = max(self.stop, stop)
         self.times.add(when, first, stop)
+
+    def sort_due(self) -> None:
+        """What is to be read now stands in the order of the log, although its times did not."""
+        self.due = deque(sorted(self.due))
 
     def read(self, *, is_reading: bool) -> None:
         """Whether the log is being read for it."""
