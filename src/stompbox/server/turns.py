@@ -11,6 +11,7 @@
 | a SUBSCRIBE with a long selector                              | its texts, its tree, its code | the rest of the frame      |
 | connections that are lost                                     | a connection                | all of them, as one          |
 | sockets whose peers have ended                                | FEW of them                 | all of them, beside the queue |
+| sockets that are accepted (transport/tcp.py)                  | FEW of them, uvloop's one   | in the system's backlog      |
 | a connection that ends (connection.py)                        | some of what it had         | the rest of it               |
 | messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
 | a commit with news of very many addresses, before and after it | some of them               | the rest of it               |
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 FOREVER: Final = float("inf")
 SMALL: Final = 1024  # octets of a read that is obeyed without a look at the clock
 SHARES: Final = 4  # of one turn: so many have some of it, at least
-FEW: Final = 16  # sockets that are closed in one turn: the loop takes about 30 us for each, in its next one
+FEW: Final = 16  # sockets that are closed, or accepted, in one turn: the loop takes about 30 us for each, in its next one
 
 T = TypeVar("T")
 Work = Callable[[float], bool]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
 from urllib.parse import urlsplit
 
@@ -12,6 +14,7 @@ from stompbox.config import Configuration
 from stompbox.config.tables import ListenerTable
 from stompbox.server.run import start, stop
 from stompbox.server.transport import tcp
+from stompbox.server.turns import FEW
 
 WITHIN = 20.0  # seconds
 GET = (
@@ -22,6 +25,28 @@ GET = (
 
 def test_who_speaks_websocket_first_waits_for_its_library_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(_first_websockets(monkeypatch))
+
+
+def test_of_those_who_come_at_once_few_are_accepted_in_a_turn() -> None:
+    asyncio.run(_many_newcomers())
+
+
+async def _many_newcomers() -> None:
+    """asyncio would accept all of them. The system keeps those who wait."""
+    listener = ListenerTable(url="tcp://127.0.0.1:0")
+    broker, servers, urls = await start(Configuration(memory=True, listeners=(listener,)))
+    where, count = ("127.0.0.1", urlsplit(urls[0]).port), 10 * FEW
+    try:
+        with contextlib.ExitStack() as stack:
+            for _ in range(count):
+                stack.enter_context(socket.create_connection(where, WITHIN))
+            before = most = 0
+            while before < count:
+                await asyncio.sleep(0)
+                most, before = max(most, len(broker.sockets) - before), len(broker.sockets)
+            assert most <= FEW
+    finally:
+        await stop(broker, servers)
 
 
 async def _first_websockets(monkeypatch: pytest.MonkeyPatch) -> None:

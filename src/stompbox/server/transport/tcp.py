@@ -20,6 +20,7 @@ from stompbox.server.faults import guarded
 from stompbox.server.transport import proxy, unixsocket
 from stompbox.server.transport.admission import Admission
 from stompbox.server.transport.tls import secured, tls_context
+from stompbox.server.turns import FEW
 
 if TYPE_CHECKING:
     from stompbox.errors import StompboxError
@@ -448,8 +449,10 @@ async def _serve(broker: Broker, acceptor: Acceptor) -> Any:  # its sockets are 
     bound = ready_made(acceptor)
     if bound is not None:
         return await accept(loop, acceptor, bound)
-    return await loop.create_server(
-        acceptor.receive, listener.host, listener.port, backlog=BACKLOG, reuse_address=True
+    return _patient(
+        await loop.create_server(
+            acceptor.receive, listener.host, listener.port, backlog=_at_once(loop), reuse_address=True
+        )
     )
 
 
@@ -465,6 +468,24 @@ def ready_made(acceptor: Acceptor) -> socket.socket | None:
 
 async def accept(loop: asyncio.AbstractEventLoop, acceptor: Acceptor, bound: socket.socket) -> Any:
     """The server of a socket that listens."""
+    most = _at_once(loop)
     if acceptor.listener.is_unix:
-        return await loop.create_unix_server(acceptor.receive, sock=bound, backlog=BACKLOG, **unixsocket.KEPT)
-    return await loop.create_server(acceptor.receive, sock=bound, backlog=BACKLOG)
+        server = await loop.create_unix_server(acceptor.receive, sock=bound, backlog=most, **unixsocket.KEPT)
+    else:
+        server = await loop.create_server(acceptor.receive, sock=bound, backlog=most)
+    return _patient(server)
+
+
+def _at_once(loop: asyncio.AbstractEventLoop) -> int:
+    """Connections that one turn of the loop accepts at the most: asyncio takes all that its backlog has, at about 30 us each, and uvloop
+    takes one."""
+    return FEW if isinstance(loop, asyncio.BaseEventLoop) else BACKLOG
+
+
+def _patient(server: Any) -> Any:
+    """Has the system keep BACKLOG of those who wait, whatever the loop has asked it for."""
+    if isinstance(server, asyncio.base_events.Server):
+        for listening in server.sockets:
+            with listening.dup() as same:
+                same.listen(BACKLOG)
+    return server
