@@ -11,7 +11,7 @@ import pytest
 from cyclopts import App
 
 from stompbox import cli
-from stompbox.cli import contexts
+from stompbox.cli import application, contexts
 from stompbox.cli.contexts import broker_of
 from stompbox.errors import UsageError
 from tests.cli.conftest import Run
@@ -67,7 +67,7 @@ def test_it_is_named_before_the_command(monkeypatch: pytest.MonkeyPatch, words: 
     monkeypatch.setenv("STOMPBOX_CONTEXT", "")
     monkeypatch.setattr(sys, "argv", ["stompbox", *words])
     seen: list[tuple[list[str], str]] = []
-    monkeypatch.setattr(cli, "app", lambda **_: seen.append((sys.argv[1:], os.environ["STOMPBOX_CONTEXT"])))
+    monkeypatch.setattr(application, "app", lambda **_: seen.append((sys.argv[1:], os.environ["STOMPBOX_CONTEXT"])))
     cli.main()
     assert seen == [(["status"], "prod")]
 

@@ -73,9 +73,9 @@ def test_the_time_to_live_of_all_listeners_counts_there_too(tmp_path: Path) -> N
     file = tmp_path / "impatient.toml"
     file.write_text(f'connection-ttl-override = {TTL * 1000:.0f}\n[[listener]]\nurl = "tcp://127.0.0.1:0"\n')
     served = start_follower(tmp_path / "nodes", "--config", str(file), "--no-admin")
+    since = time.monotonic()
     with connected((served.host, served.port), "tcp") as client:
         client.log_in("1.2")
-        since = time.monotonic()
         assert client.expect("ERROR").value("code") == "connection-ttl"
         assert time.monotonic() - since >= TTL * 0.9
     ended(served)

@@ -188,9 +188,9 @@ def _preparing(engine: Engine, transaction: Transaction) -> Iterator[None]:
     for _ in taken_off(before, PART):
         yield
     yield from limits.requiring(found)
-    for address, run in found:  # which may take long: others' commits are taken meanwhile
-        yield from asking_ahead(address, run)
     for part in _parts(found):
+        for address, run in part:  # which may take long: others' commits are taken meanwhile
+            yield from asking_ahead(address, run)
         engine.prepare(part, maker)
         yield
 
