@@ -67,7 +67,9 @@ def test_it_is_named_before_the_command(monkeypatch: pytest.MonkeyPatch, words: 
     monkeypatch.setenv("STOMPBOX_CONTEXT", "")
     monkeypatch.setattr(sys, "argv", ["stompbox", *words])
     seen: list[tuple[list[str], str]] = []
-    monkeypatch.setattr(application, "app", lambda **_: seen.append((sys.argv[1:], os.environ["STOMPBOX_CONTEXT"])))
+    monkeypatch.setattr(
+        application, "app", lambda **_: seen.append((sys.argv[1:], os.environ["STOMPBOX_CONTEXT"]))
+    )
     cli.main()
     assert seen == [(["status"], "prod")]
 

@@ -14,6 +14,7 @@ from textwrap import wrap
 from typing import Final
 
 from stompbox.cli.examples import ALL
+from stompbox.numerals import digits
 
 ABOUT: Final = "A fast STOMP message broker, its client and its Spark pipeline."
 NARROWEST: Final = 24  # columns: below it there is no room for words beside the names
@@ -147,9 +148,9 @@ def _box(title: str, rows: Iterable[tuple[str, str]], columns: int) -> str:
 
 def _columns() -> int:
     """COLUMNS, else the terminal's width, else 80."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isascii() and told.isdigit():
-        return max(int(told), NARROWEST)
+    told = digits(os.environ.get("COLUMNS", ""))
+    if told is not None:
+        return max(told, NARROWEST)
     try:
         return max(os.get_terminal_size(sys.stdout.fileno()).columns, NARROWEST)
     except OSError:

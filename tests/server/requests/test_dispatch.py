@@ -62,7 +62,7 @@ def test_what_was_done_is_not_done_twice(monkeypatch: pytest.MonkeyPatch) -> Non
     assert asked == 1
 
 
-def test_short_requests_are_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_requests_are_answered_in_turns() -> None:
     """What is refused at once waits for nothing; of thousands of such some are answered in each turn."""
     answered, turns_taken = [0], 0
     now = count()
@@ -83,9 +83,8 @@ def test_short_requests_are_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -
         transport=SimpleNamespace(is_clogged=False),
         outgoing=None,
     )
-    monkeypatch.setattr(dispatch, "_serve", serve)
     requests = dispatch.Requests(connection)
-    requests.waiting.extend([Frame("SEND", {"request": "unknown", "request-id": "1"})] * 100)
+    requests.waiting.extend([(Frame("SEND", {"request": "unknown", "request-id": "1"}), serve)] * 100)
     asyncio.run(requests._serve())
     assert sum(answered) == 100
     assert max(answered) <= 11

@@ -180,6 +180,9 @@ def _has(known: list[int], first: int) -> bool:
 
 
 LATE: Final = 512  # offsets that stand apart at the most
+_NONE: Final[
+    list[int]
+] = []  # where none do, which is nearly everywhere: one list for all, to which nothing is added
 
 
 class _Offsets:
@@ -190,11 +193,14 @@ class _Offsets:
 
     def __init__(self) -> None:
         self._firsts: list[int] = []  # sorted
-        self._late: list[int] = []  # sorted
+        self._late = _NONE  # sorted
 
     def _note(self, first: int) -> None:
         """Has an offset that is not above all others."""
         if _has(self._firsts, first) or _has(self._late, first):
+            return
+        if not self._late:
+            self._late = [first]
             return
         insort(self._late, first)
         if len(self._late) >= LATE:
@@ -206,13 +212,13 @@ class _Offsets:
         if late:
             firsts += [first for first in late if not _has(firsts, first)]
             firsts.sort()
-            self._late = []
+            self._late = _NONE
 
     def _sweep(self, there: dict[int, T]) -> None:
         """Drops what is gone, when that is much."""
         known = len(self._firsts) + len(self._late)
         if known > 64 and known > 2 * len(there):
-            self._firsts, self._late = sorted(there), []
+            self._firsts, self._late = sorted(there), _NONE
 
     def _last(self, offset: int, there: dict[int, T]) -> Iterator[T]:
         """What begins there, or last before it. What is stepped over is gone, and is not stepped over again."""
@@ -271,7 +277,7 @@ class Spans(_Offsets):
         return self._lowest(self._stops)
 
     def clear(self) -> None:
-        self._firsts, self._late, self._stops = [], [], {}
+        self._firsts, self._late, self._stops = [], _NONE, {}
 
     def __len__(self) -> int:
         """How many segments there are."""
@@ -360,7 +366,7 @@ class Held(_Offsets):
     def clear(self) -> list[Segment]:
         """Takes out all segments, and returns them by offset."""
         found = self.segments()
-        self._segments, self._firsts, self._late = {}, [], []
+        self._segments, self._firsts, self._late = {}, [], _NONE
         return found
 
     def __len__(self) -> int:
