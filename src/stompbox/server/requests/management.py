@@ -52,6 +52,9 @@ SHOWN: Final = 200  # characters of a name in an error
 _TYPES: Final = ((ANYCAST, "ANYCAST"), (MULTICAST, "MULTICAST"))
 
 
+Attributes = Mapping[str, Callable[[], object]]
+
+
 def _count(address: Address) -> int:
     sums = sums_of(address)
     return sums.ready + sums.delayed + sums.delivering
@@ -62,40 +65,40 @@ def _queues(address: Address) -> list[Queue]:
     return [*address.anycast.values(), *address.named.values()]
 
 
-_OF_QUEUE: Final[Mapping[str, Callable[[Queue], object]]] = MappingProxyType(
-    {
-        "ID": lambda queue: queue.id,
-        "name": lambda queue: local(queue.name),
-        "address": lambda queue: local(queue.address.name),
-        "routingType": lambda queue: "ANYCAST" if queue.kind is Kind.ANYCAST else "MULTICAST",
-        "filter": lambda queue: queue.selector.text if queue.selector is not None else None,
-        "durable": lambda queue: queue.is_durable,
-        "autoCreated": lambda queue: queue.is_auto,
-        "paused": lambda queue: queue.is_paused,
-        "enabled": lambda queue: queue.rules.is_enabled,
-        "maxConsumers": lambda queue: queue.rules.max_consumers,
-        "consumerCount": lambda queue: queue.consumer_count,
+def _of_queue(queue: Queue) -> Attributes:
+    return {
+        "ID": lambda: queue.id,
+        "name": lambda: local(queue.name),
+        "address": lambda: local(queue.address.name),
+        "routingType": lambda: "ANYCAST" if queue.kind is Kind.ANYCAST else "MULTICAST",
+        "filter": lambda: queue.selector.text if queue.selector is not None else None,
+        "durable": lambda: queue.is_durable,
+        "autoCreated": lambda: queue.is_auto,
+        "paused": lambda: queue.is_paused,
+        "enabled": lambda: queue.rules.is_enabled,
+        "maxConsumers": lambda: queue.rules.max_consumers,
+        "consumerCount": lambda: queue.consumer_count,
         # as there: with those that are scheduled, or with consumers
-        "messageCount": lambda queue: depth_of(queue).total,
-        "scheduledCount": lambda queue: depth_of(queue).delayed,
-        "deliveringCount": lambda queue: queue.delivering,
-        "messagesAcknowledged": settled_of,
-        "messagesAdded": lambda queue: settled_of(queue) + depth_of(queue).total,
+        "messageCount": lambda: depth_of(queue).total,
+        "scheduledCount": lambda: depth_of(queue).delayed,
+        "deliveringCount": lambda: queue.delivering,
+        "messagesAcknowledged": lambda: settled_of(queue),
+        "messagesAdded": lambda: settled_of(queue) + depth_of(queue).total,
     }
-)
-_OF_ADDRESS: Final[Mapping[str, Callable[[Address], object]]] = MappingProxyType(
-    {
-        "address": lambda address: local(address.name),
-        "routingTypes": lambda address: [name for kind, name in _TYPES if address.kinds & kind],
-        "queueNames": lambda address: [local(queue.name) for queue in _queues(address)],
-        "queueCount": lambda address: len(_queues(address)),
-        "messageCount": _count,
-        "addressSize": lambda address: address.memory.size,
-        "paging": lambda address: any(queue.paged_from >= 0 for queue in address.queues()),
-        "paused": lambda address: address.is_paused,
-        "autoCreated": lambda address: address.is_auto,
+
+
+def _of_address(address: Address) -> Attributes:
+    return {
+        "address": lambda: local(address.name),
+        "routingTypes": lambda: [name for kind, name in _TYPES if address.kinds & kind],
+        "queueNames": lambda: [local(queue.name) for queue in _queues(address)],
+        "queueCount": lambda: len(_queues(address)),
+        "messageCount": lambda: _count(address),
+        "addressSize": lambda: address.memory.size,
+        "paging": lambda: any(queue.paged_from >= 0 for queue in address.queues()),
+        "paused": lambda: address.is_paused,
+        "autoCreated": lambda: address.is_auto,
     }
-)
 
 
 async def _purge(connection: Asker, queue: Queue) -> object:
@@ -103,7 +106,8 @@ async def _purge(connection: Asker, queue: Queue) -> object:
     if queue.redrive is not None:
         raise Refused("queue-busy", f"messages of queue {queue.name!r} are being moved already")
     depth, waiter = depth_of(queue), connection.broker.loop.create_future()
-    reclaim.purge(queue, lambda: waiter.set_result(None))
+    # nobody waits for it any more when the broker stops meanwhile
+    reclaim.purge(queue, lambda: None if waiter.done() else waiter.set_result(None))
     connection.broker.flush_soon()
     await waiter
     return depth.ready + depth.delayed
@@ -237,12 +241,13 @@ async def _value_of(connection: Asker, asked: Question) -> object:
         raise IllegalFrame("no-such-resource", problem)
     qualified = connection.names.qualified(name)
     if kind == "address":
-        return _of(connection, asked, _address(connection, qualified), _OF_ADDRESS, _ON_ADDRESS)
+        address = _address(connection, qualified)
+        return _of(connection, asked, address, _of_address(address), _ON_ADDRESS)
     queue = await _queue(connection, qualified)
     if asked.headers.get(OPERATION) == _PURGE:
         _note(connection, asked)
         return await _purge(connection, queue)
-    return _of(connection, asked, queue, _OF_QUEUE, _ON_QUEUE, _PURGE)
+    return _of(connection, asked, queue, _of_queue(queue), _ON_QUEUE, _PURGE)
 
 
 T = TypeVar("T")
@@ -252,7 +257,7 @@ def _of(
     connection: Asker,
     asked: Question,
     what: T,
-    attributes: Mapping[str, Callable[[T], object]],
+    attributes: Attributes,
     operations: Mapping[str, Callable[[T], None]],
     *others: str,
 ) -> object:
@@ -261,7 +266,7 @@ def _of(
         attribute = attributes.get(asked.verb)
         if attribute is None:
             raise _unknown(asked, attributes)
-        return attribute(what)
+        return attribute()
     operation = operations.get(asked.verb)
     if operation is None:
         raise _unknown(asked, (*operations, *others))
@@ -317,7 +322,7 @@ async def _of_broker(connection: Asker, asked: Question) -> object:
     if OPERATION in asked.headers:
         raise _unknown(asked, ())
     space = connection.names.space
-    simple: dict[str, Callable[[], object]] = {
+    simple: Attributes = {
         "version": lambda: __version__,
         "started": lambda: True,
         "uptimeMillis": lambda: broker.now() - broker.started,
