@@ -168,8 +168,9 @@ def _asks_broker(connection: Speaker, event: Sends, route: Route) -> bool:
             raise IllegalFrame("bad-management", f"{text}; allowed are {management.LARGEST}")
         confirm = partial(connection.confirm, receipts[index : index + 1], waits=False)
         reply = management.reply_of(connection, run.shape.headers)
-        asked = management.Question(run.headers(index), run.octets(index), reply, confirm)
-        dispatch.take(connection, asked, management.answer)
+        frame = Frame("SEND", run.headers(index), run.octets(index))
+        asked = management.Question(frame, reply, confirm)
+        dispatch.take(connection, frame, partial(management.answer, asked))
     return True
 
 

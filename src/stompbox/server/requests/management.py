@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -142,29 +142,28 @@ _ON_ADDRESS: Final[Mapping[str, Callable[[Address], None]]] = MappingProxyType(
 )
 
 
-class Question(Frame):
+@dataclass(frozen=True, slots=True)
+class Question:
     """A SEND to the management address. `reply`: where its answer goes; `confirm` is called when it is done. Raises IllegalFrame where it
     names no resource, or not one thing that is asked of it."""
 
-    __slots__ = ("confirm", "reply")
+    frame: Frame
+    reply: Destination | None
+    confirm: Callable[[], None]
 
-    def __init__(
-        self,
-        headers: Mapping[str, str],
-        body: bytes,
-        reply: Destination | None,
-        confirm: Callable[[], None],
-    ) -> None:
-        super().__init__("SEND", dict(headers), body)
-        self.reply = reply
-        self.confirm = confirm
-        if len(body) > LARGEST:
-            problem = f"has a body of {len(body)} octets; allowed are {LARGEST}"
+    def __post_init__(self) -> None:
+        headers, size = self.headers, len(self.frame.body)
+        if size > LARGEST:
+            problem = f"has a body of {size} octets; allowed are {LARGEST}"
         elif not headers.get(RESOURCE) or bool(headers.get(ATTRIBUTE)) == bool(headers.get(OPERATION)):
             problem = f"needs the headers {RESOURCE} and either {ATTRIBUTE} or {OPERATION}"
         else:
             return
         raise IllegalFrame("bad-management", f"a message to the management address {problem}")
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.frame.headers
 
     @property
     def verb(self) -> str:
@@ -184,9 +183,8 @@ def reply_of(connection: Asker, headers: Mapping[str, str]) -> Destination | Non
     return found
 
 
-async def answer(connection: Asker, asked: Frame) -> None:
-    """Does what is asked, and answers. What cannot be done is said in the answer, or in an ERROR where none is wanted."""
-    assert isinstance(asked, Question)
+async def answer(asked: Question, connection: Asker, frame: Frame) -> None:
+    """Does what is asked by this frame, and answers. What cannot be done is said in the answer, or in an ERROR where none is wanted."""
     broker = connection.broker
     broker.set_time()
     try:
@@ -204,7 +202,7 @@ async def answer(connection: Asker, asked: Frame) -> None:
             raise fault
         asked.confirm()
     except StompboxError as error:
-        connection.refuse(error, asked)
+        connection.refuse(error, frame)
     connection.write_out()
     broker.flush()
 
