@@ -132,7 +132,13 @@ class Node:
         return Applier(self.local, self.log).lead(Lead(node))
 
     def follow(self) -> None:
-        Applier(self.local, self.log).catch_up()
+        """As a node does: where a connection ended with its server, it asks again."""
+        while True:
+            try:
+                return Applier(self.local, self.log).catch_up()
+            except LogError as error:
+                if error.code != "log-unavailable":
+                    raise
 
 
 def said(number: int) -> Commit:
