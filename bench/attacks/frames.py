@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 
 from bench.attacks.attacker import (
     MEGABYTE,
@@ -26,6 +27,14 @@ def _strangers(
     for link in links:
         pour(link, [first, *[repeated * (MEGABYTE // len(repeated))] * (octets // MEGABYTE)])
     return links
+
+
+@attack("nobody: a process that computes for 5 s and says nothing to the broker")
+def only_computes(port: int) -> list[socket.socket]:
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        pass
+    return []
 
 
 @attack("strangers, WebSocket: messages of one octet")
