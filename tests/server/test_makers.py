@@ -10,7 +10,7 @@ import pytest
 from stompbox.config import read
 from stompbox.config.options import ListenerOptions
 from stompbox.message import ANYCAST, MULTICAST
-from stompbox.server.requests.replies import DESTINATION as REQUESTS
+from stompbox.server.addressing.naming import REQUESTS_AT as REQUESTS
 from stompbox.store.memory import MemoryStore
 from tests.error_codes import SOURCE as ROOT
 from tests.server.world import Guest, House, configured, play

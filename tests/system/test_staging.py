@@ -21,6 +21,7 @@ from tests.users import users
 CONFIGURATION = """
 populate-validated-user = true
 max-staged-bytes = "8MiB"
+management-address = "ask.the.broker"
 [[listener]]
 url = "tcp://127.0.0.1:0?anycastPrefix=jms.queue.&multicastPrefix=jms.topic."
 [[permission]]
@@ -117,6 +118,7 @@ def test_each_row_is_asked_for_its_own_right(links: tuple[SparkLink, SparkLink],
         ([run_to("jms.queue.open.#", b"x")], "bad-destination"),
         ([run_to("vhost/blue.open", b"x")], "bad-destination"),
         ([run_to("stompbox.requests", b"x", request="pause")], "bad-destination"),
+        ([run_to("jms.queue.ask.the.broker", b"x", _AMQ_ResourceName="broker")], "bad-management"),
         ([run_to("/temp-queue/nobodys", b"x")], "no-such-temporary"),
     ):
         assert code_of(bob, *runs) == code, runs

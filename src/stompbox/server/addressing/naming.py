@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
 
 from stompbox.broker.addresses.destinations import PREFIXES, Destination, parse, parse_all, require_free
 from stompbox.config import ListenerOptions, UnknownHeaderPolicy
@@ -19,6 +21,24 @@ from stompbox.server.addressing.arguments import (
     require_known,
 )
 
+REQUESTS_AT: Final = (
+    "stompbox.requests"  # the destination of requests, and what their answers seem to come from
+)
+
+
+class Asks(Enum):
+    """What a SEND asks of the broker itself, by its destination: it goes to no address then, and is stored nowhere. The value is the code
+    of the ERROR for one that is no question by itself."""
+
+    NOTHING = ""
+    REQUEST = "bad-destination"  # requests/dispatch.py
+    QUESTION = "bad-management"  # requests/management.py
+
+    def refusal(self) -> IllegalFrame:
+        """For a part of a transaction, or of what is staged, and for a body that comes in pieces."""
+        text = "the broker itself answers what is sent there: that cannot be in a transaction, staged for a sink, or have a large body"
+        return IllegalFrame(self.value, text)
+
 
 def _strict() -> UnknownHeaderPolicy:
     return UnknownHeaderPolicy.ERROR
@@ -27,12 +47,13 @@ def _strict() -> UnknownHeaderPolicy:
 @dataclass(frozen=True, slots=True)
 class Route:
     """Where the messages of a shape go, and where their answers are to come. `is_plain`: one address, nothing to look after.
-    `arguments`: what the queues that they make are to be like."""
+    `arguments`: what the queues that they make are to be like. `asks`: whether they go to the broker itself."""
 
     destinations: tuple[Destination, ...]
     reply: Destination | None
     is_plain: bool
     arguments: Keys
+    asks: Asks = Asks.NOTHING
 
 
 class Names:
@@ -126,6 +147,8 @@ class Names:
         return keys_of(headers, self.wildcards)
 
     def _route(self, shape: Shape) -> Route:
+        if shape.destination == REQUESTS_AT:
+            return Route((), None, is_plain=False, arguments={}, asks=Asks.REQUEST)
         destinations = self.parse(shape.destination, shape.headers.get("destination-type"))
         for destination in destinations:
             if destination.is_wild or destination.is_stream:
@@ -133,15 +156,13 @@ class Names:
                     "bad-destination",
                     f"destination {shape.destination[:200]!r} can be subscribed to, not sent to",
                 )
+        if self.management and any(one.address == self.management for one in destinations):
+            return _to_management(destinations)
         require_its_own(shape.headers, destinations, self.space)
         reply = self._reply(shape.headers.get("reply-to", ""))
         arguments = self.keys_of(shape.headers)
         is_plain = len(destinations) == 1 and not (
-            destinations[0].is_temporary
-            or reply
-            or shape.retain
-            or arguments
-            or destinations[0].address == self.management
+            destinations[0].is_temporary or reply or shape.retain or arguments
         )
         return Route(destinations, reply, is_plain, arguments)
 
@@ -158,6 +179,12 @@ class Names:
 
     def __repr__(self) -> str:
         return f"<Names anycast={','.join(self.anycast)} multicast={','.join(self.multicast)}>"
+
+
+def _to_management(destinations: tuple[Destination, ...]) -> Route:
+    if len(destinations) > 1:
+        raise IllegalFrame("bad-management", "a message to the management address cannot go to others, too")
+    return Route(destinations, None, is_plain=False, arguments={}, asks=Asks.QUESTION)
 
 
 def _virtual(text: str) -> tuple[Words, int]:

@@ -18,14 +18,16 @@ from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.security import Right
 from stompbox.server.addressing import arguments
 from stompbox.server.addressing.brokerheaders import REMEMBERED
-from stompbox.server.addressing.naming import Route
+from stompbox.server.addressing.naming import Asks, Route
 
 if TYPE_CHECKING:
     from stompbox.server.addressing.sender import Sender
 
 
 def require_all(connection: Sender, route: Route) -> None:
-    """Raises Refused where the connection may not send."""
+    """Raises Refused where the connection may not send, and IllegalFrame where that would be no message."""
+    if route.asks is not Asks.NOTHING:
+        raise route.asks.refusal()
     for destination in route.destinations:
         if not destination.is_temporary:
             connection.broker.permissions.require(connection.user, Right.SEND, destination.address)

@@ -17,16 +17,15 @@ from stompbox.broker.addresses.fanout import finishing
 from stompbox.broker.addresses.routing import asks_of_bodies
 from stompbox.broker.logs.segments import RUN, cost_of
 from stompbox.broker.queues import expiry
-from stompbox.errors import IllegalFrame, Refused, StompboxError, TooManyMade
+from stompbox.errors import Refused, StompboxError, TooManyMade
 from stompbox.handles import Large
 from stompbox.message import ANYCAST, Run
 from stompbox.server import limiting, readonly
-from stompbox.server.addressing.naming import Route
+from stompbox.server.addressing.naming import REQUESTS_AT, Asks, Route
 from stompbox.server.addressing.routing import addressed, reach, require_all
 from stompbox.server.addressing.transforming import inward
 from stompbox.server.frames.transactions import transaction_of
 from stompbox.server.requests import dispatch, management
-from stompbox.server.requests.replies import DESTINATION
 from stompbox.stomp.codec import escape
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import Sends
@@ -38,10 +37,7 @@ if TYPE_CHECKING:
 
 def send(connection: Speaker, frame: Frame) -> Iterator[None] | None:
     """A SEND that was read the careful way."""
-    if frame.headers["destination"] == DESTINATION and "transaction" not in frame.headers:
-        dispatch.receive(connection, frame)
-        return None
-    if connection.transform is not None:
+    if connection.transform is not None and frame.headers["destination"] != REQUESTS_AT:
         frame = inward(
             connection.transform,
             frame,
@@ -67,18 +63,15 @@ def send_large(connection: Speaker, frame: Frame, large: Large) -> Iterator[None
 def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
     """A run of SENDs to one destination. Where very many get it that takes steps, for which the sender's next frame waits."""
     shape = event.shape
-    if connection.options.read_only and shape.destination != DESTINATION:
+    if connection.options.read_only and shape.destination != REQUESTS_AT:
         raise readonly.not_taken("SEND")
     route = shape.routes.get(connection.names)
     if route is None or shape.special is not None:
         with connection.changing_nothing("the headers of a SEND were looked at"):
             if shape.special is not None:
                 expiry.check(shape, connection.broker.engine.now)
-            if route is None and shape.destination != DESTINATION:
+            if route is None:
                 route = connection.names.route(shape)
-    if route is None:
-        _requests(connection, event)
-        return None
     if not route.is_plain or connection.added_headers is not None:
         return _send_with_care(connection, event, route)
     try:
@@ -144,40 +137,25 @@ def sends_together(senders: Sequence[Speaker], event: Sends) -> bool:
     return True
 
 
-def _requests(connection: Speaker, event: Sends) -> None:
-    """Requests come in runs too; each is taken up by itself."""
+def _ask(connection: Speaker, event: Sends, asks: Asks) -> None:
+    """Sent to the broker itself, which takes each of a run up by itself."""
     if event.transaction is not None:
-        raise IllegalFrame("bad-destination", f"a request to {DESTINATION} cannot be part of a transaction")
+        raise asks.refusal()
     run = Run(event.shape, event.bodies, event.columns)
     for index in range(len(run)):
-        dispatch.receive(connection, Frame("SEND", run.headers(index), run.octets(index)))
-
-
-def _asks_broker(connection: Speaker, event: Sends, route: Route) -> bool:
-    """Whether these were sent to the management address: each is a question of its own."""
-    address = connection.names.management
-    if all(destination.address != address for destination in route.destinations):
-        return False
-    if event.transaction is not None or len(route.destinations) > 1:
-        problem = "be part of a transaction" if event.transaction is not None else "go to others, too"
-        raise IllegalFrame("bad-management", f"a message to the management address cannot {problem}")
-    run, receipts = Run(event.shape, event.bodies, event.columns), event.receipts
-    for index, body in enumerate(event.bodies):
-        if isinstance(body, Large):
-            text = f"a message to the management address has a body of {body.size} octets"
-            raise IllegalFrame("bad-management", f"{text}; allowed are {management.LARGEST}")
-        confirm = partial(connection.confirm, receipts[index : index + 1], waits=False)
-        reply = management.reply_of(connection, run.shape.headers)
         frame = Frame("SEND", run.headers(index), run.octets(index))
-        asked = management.Question(frame, reply, confirm)
-        dispatch.take(connection, frame, partial(management.answer, asked))
-    return True
+        if asks is Asks.REQUEST:
+            dispatch.receive(connection, frame)
+        else:
+            receipts = event.receipts[index : index + 1]
+            management.receive(connection, frame, partial(connection.confirm, receipts, waits=False))
 
 
 def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator[None] | None:
     """Obeys SENDs that are not plain. What can be refused is found out before anything is sent."""
     engine = connection.broker.engine
-    if connection.names.management and _asks_broker(connection, event, route):
+    if route.asks is not Asks.NOTHING:
+        _ask(connection, event, route.asks)
         return None
     with connection.changing_nothing("the headers of a SEND were looked at"):
         shape = (

@@ -13,11 +13,11 @@ from stompbox.broker.queues import expiry
 from stompbox.config.settings import DiskFullPolicy
 from stompbox.errors import Refused, StompboxError
 from stompbox.server import readonly
+from stompbox.server.addressing.naming import REQUESTS_AT
 from stompbox.server.addressing.routing import require_all
 from stompbox.server.frames import sending
 from stompbox.server.frames.transactions import transaction_of
 from stompbox.server.pressure import Reason
-from stompbox.server.requests.replies import DESTINATION
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.large import Ending, Opening, Piece
 from stompbox.stomp.shapes import shape_of
@@ -39,7 +39,7 @@ def prepare(connection: Speaker) -> None:
 
 def _may_stream(headers: Mapping[str, str]) -> bool:
     """Requests and retained messages have limits of their own, and are wanted whole."""
-    return headers.get("destination") != DESTINATION and headers.get("retain") != "set"
+    return headers.get("destination") != REQUESTS_AT and headers.get("retain") != "set"
 
 
 class Upload:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker.logs.segments import EACH, HEADER
 from stompbox.errors import IllegalFrame, StompboxError
 from stompbox.server import readonly
+from stompbox.server.addressing.naming import REQUESTS_AT
 from stompbox.server.faults import is_through
 from stompbox.server.outgoing import PORTION, Portions
 from stompbox.server.pressure import Reason
 from stompbox.server.requests.fetching import describe, fetch, offset_at
 from stompbox.server.requests.grouping import group_commit, group_delete, group_list, group_open, group_reset
-from stompbox.server.requests.pausing import block, disable, enable, pause, resume, unblock
-from stompbox.server.requests.replies import DESTINATION, Handler, Reply
+from stompbox.server.requests.pausing import ON_ADDRESS, ON_QUEUE, handler
+from stompbox.server.requests.replies import Handler, Reply
 from stompbox.server.requests.schedules import schedules, unschedule
 from stompbox.server.requests.sinks import discard, publish, sink_delete, stage
 from stompbox.stomp.codec import encode_headers
@@ -48,8 +49,8 @@ REQUESTS: Final[Mapping[str, Handler]] = MappingProxyType(
     {
         "describe": describe, "fetch": fetch, "offset-at": offset_at, "group-open": group_open, "group-commit": group_commit,
         "group-delete": group_delete, "group-reset": group_reset, "groups": group_list, "stage": stage, "publish": publish,
-        "discard": discard, "sink-delete": sink_delete, "pause": pause, "resume": resume, "block": block, "unblock": unblock,
-        "disable": disable, "enable": enable, "progress": progress, "schedules": schedules, "unschedule": unschedule,
+        "discard": discard, "sink-delete": sink_delete, "progress": progress, "schedules": schedules, "unschedule": unschedule,
+        **{name: handler(name) for name in (*ON_ADDRESS, *ON_QUEUE)},
     }
 )  # fmt: skip
 
@@ -180,8 +181,8 @@ def _answer(connection: Asker, frame: Frame, headers: dict[str, str], body: list
         return
     given = frame.headers["request-id"]
     head = {
-        "subscription": DESTINATION,
-        "destination": DESTINATION,
+        "subscription": REQUESTS_AT,
+        "destination": REQUESTS_AT,
         "message-id": f"request-{given}",
         "request-id": given,
     }

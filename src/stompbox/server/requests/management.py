@@ -18,7 +18,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -35,6 +36,8 @@ from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.security import Right
 from stompbox.server.addressing.routing import reach
+from stompbox.server.requests.dispatch import take
+from stompbox.server.requests.pausing import ON_ADDRESS, ON_QUEUE, queues_of
 from stompbox.server.requests.replies import durable, in_turns
 from stompbox.stomp.frames import Frame
 
@@ -58,11 +61,6 @@ Attributes = Mapping[str, Callable[[], object]]
 def _count(address: Address) -> int:
     sums = sums_of(address)
     return sums.ready + sums.delayed + sums.delivering
-
-
-def _queues(address: Address) -> list[Queue]:
-    """Lists the queues that stay when their consumers go."""
-    return [*address.anycast.values(), *address.named.values()]
 
 
 def _of_queue(queue: Queue) -> Attributes:
@@ -91,8 +89,8 @@ def _of_address(address: Address) -> Attributes:
     return {
         "address": lambda: local(address.name),
         "routingTypes": lambda: [name for kind, name in _TYPES if address.kinds & kind],
-        "queueNames": lambda: [local(queue.name) for queue in _queues(address)],
-        "queueCount": lambda: len(_queues(address)),
+        "queueNames": lambda: [local(queue.name) for queue in queues_of(address)],
+        "queueCount": lambda: len(queues_of(address)),
         "messageCount": lambda: _count(address),
         "addressSize": lambda: address.memory.size,
         "paging": lambda: any(queue.paged_from >= 0 for queue in address.queues()),
@@ -113,33 +111,7 @@ async def _purge(connection: Asker, queue: Queue) -> object:
     return depth.ready + depth.delayed
 
 
-def _enable(queue: Queue) -> None:
-    queue.obey(replace(queue.rules, is_enabled=True))
-
-
-def _disable(queue: Queue) -> None:
-    queue.obey(replace(queue.rules, is_enabled=False))
-
-
-def _pause(address: Address) -> None:
-    address.pause()
-    for queue in _queues(address):
-        queue.pause()
-
-
-def _resume(address: Address) -> None:
-    address.resume()
-    for queue in _queues(address):
-        queue.resume()
-
-
 _PURGE: Final = "removeAllMessages"
-_ON_QUEUE: Final[Mapping[str, Callable[[Queue], None]]] = MappingProxyType(
-    {"pause": Queue.pause, "resume": Queue.resume, "enable": _enable, "disable": _disable}
-)
-_ON_ADDRESS: Final[Mapping[str, Callable[[Address], None]]] = MappingProxyType(
-    {"pause": _pause, "resume": _resume, "block": Address.block, "unblock": Address.unblock}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +143,13 @@ class Question:
         return self.headers.get(ATTRIBUTE) or self.headers[OPERATION]
 
 
-def reply_of(connection: Asker, headers: Mapping[str, str]) -> Destination | None:
+def receive(connection: Asker, frame: Frame, confirm: Callable[[], None]) -> None:
+    """Takes a question up; its answer comes when it is ready. Raises IllegalFrame for one that is none."""
+    asked = Question(frame, _reply_of(connection, frame.headers), confirm)
+    take(connection, frame, partial(_answer, asked))
+
+
+def _reply_of(connection: Asker, headers: Mapping[str, str]) -> Destination | None:
     """Where an answer is to go. Raises IllegalFrame where nothing can be sent to that."""
     text = headers.get("reply-to")
     if not text:
@@ -183,7 +161,7 @@ def reply_of(connection: Asker, headers: Mapping[str, str]) -> Destination | Non
     return found
 
 
-async def answer(asked: Question, connection: Asker, frame: Frame) -> None:
+async def _answer(asked: Question, connection: Asker, frame: Frame) -> None:
     """Does what is asked by this frame, and answers. What cannot be done is said in the answer, or in an ERROR where none is wanted."""
     broker = connection.broker
     broker.set_time()
@@ -240,12 +218,12 @@ async def _value_of(connection: Asker, asked: Question) -> object:
     qualified = connection.names.qualified(name)
     if kind == "address":
         address = _address(connection, qualified)
-        return _of(connection, asked, address, _of_address(address), _ON_ADDRESS)
+        return _of(connection, asked, address, _of_address(address), ON_ADDRESS)
     queue = await _queue(connection, qualified)
     if asked.headers.get(OPERATION) == _PURGE:
         _note(connection, asked)
         return await _purge(connection, queue)
-    return _of(connection, asked, queue, _of_queue(queue), _ON_QUEUE, _PURGE)
+    return _of(connection, asked, queue, _of_queue(queue), ON_QUEUE, _PURGE)
 
 
 T = TypeVar("T")
@@ -305,7 +283,7 @@ async def _queue(connection: Asker, name: str) -> Queue:
     among = [own] if own is not None and name in own.anycast else list(addresses.values())
     found = []
     async for address in in_turns(connection.broker.turns, among):
-        found += [queue for queue in _queues(address) if queue.name == name]
+        found += [queue for queue in queues_of(address) if queue.name == name]
     mine = [queue for queue in found if queue.id in connection.broker.engine.queues]
     if len(mine) != 1:
         there = "there are several of that name" if mine else "does not exist"
@@ -343,8 +321,8 @@ _SUMS: Final[Mapping[str, tuple[Callable[[Address], list[Any]], Callable[[list[A
         {
             "addressNames": (lambda address: [local(address.name)], sorted),
             "addressCount": (lambda _: [1], sum),
-            "queueNames": (lambda address: [local(queue.name) for queue in _queues(address)], sorted),
-            "queueCount": (lambda address: [len(_queues(address))], sum),
+            "queueNames": (lambda address: [local(queue.name) for queue in queues_of(address)], sorted),
+            "queueCount": (lambda address: [len(queues_of(address))], sum),
             "totalConsumerCount": (lambda address: [sums_of(address).consumers], sum),
             "totalMessageCount": (lambda address: [_count(address)], sum),
         }

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from stompbox.server.requests.asker import Asker, RequestsCore
     from stompbox.server.turns import Turns
 
-DESTINATION: Final = "stompbox.requests"  # of requests, and what their answers seem to come from
-
 Reply = tuple[dict[str, str], list[bytes]]
 """Headers, and the body in pieces."""
 Handler = Callable[["Asker", Frame], Awaitable[Reply]]

@@ -26,7 +26,6 @@ from stompbox.server.owners import owner_of
 from stompbox.server.requests.incoming import Alike, kinds_of, runs_of
 from stompbox.server.requests.publishing import Inspection, checked, keep, reading_of, summary_of
 from stompbox.server.requests.replies import (
-    DESTINATION,
     Reply,
     durable,
     json_object,
@@ -176,8 +175,6 @@ async def _add_headers(connection: Asker, runs: Sequence[Run]) -> None:
 def _check(connection: Asker, shape: Shape) -> None:
     """What is refused of a SEND, before anything is made for it."""
     expiry.check(shape, connection.broker.now())
-    if shape.destination == DESTINATION:
-        raise IllegalFrame("bad-destination", f"a request to {DESTINATION} cannot be staged")
     require_all(connection, connection.names.route(shape))
 
 
