@@ -189,8 +189,8 @@ static int open_subscription(int consumer) {
     int n = snprintf(b, sizeof b, "SUBSCRIBE\nid:s%d\ndestination:%s\nack:%s\n%sreceipt:r\n\n", consumer, d, ack_mode, headers);
     put(s, b, n + 1);
     expect(s, "RECEIPT");
-    struct timeval patience = {.tv_usec = 200000};
-    setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    struct timeval limit = {.tv_usec = 200000};
+    setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     return s;
 }
 
@@ -404,11 +404,11 @@ static int ascending(const void *a, const void *b) {
 // Waits for the last delivery (or the last send), or for silence as long as the timeout.
 static void watch(void) {
     long before = -1;
-    uint64_t changed = now(), patience = (uint64_t)timeout_s * 1000000000ull;
+    uint64_t changed = now(), limit = (uint64_t)timeout_s * 1000000000ull;
     while ((consumers ? received + damaged < expected : !send_end) && !failed) {
         usleep(2000);
         if (received != before) before = received, changed = now();
-        if (consumers && (send_end || drain_only) && now() - changed > patience) failed = 2;
+        if (consumers && (send_end || drain_only) && now() - changed > limit) failed = 2;
     }
 }
 

@@ -144,22 +144,22 @@ def _without_admin(arguments: tuple[str, ...]) -> tuple[str, ...]:
 def start_broker(
     folder: Path,
     *arguments: str,
-    is_patient: bool = False,
+    is_graceful: bool = False,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Served:
     """`stompbox serve` with these arguments, its working folder in `folder`; returns once it is ready."""
     if os.environ.get("TESTED_FOLLOWER"):
-        return start_follower(folder, *arguments, is_patient=is_patient, environment=environment)
-    return _start(folder, arguments, _environment(environment, is_patient=is_patient))
+        return start_follower(folder, *arguments, is_graceful=is_graceful, environment=environment)
+    return _start(folder, arguments, _environment(environment, is_graceful=is_graceful))
 
 
-def _environment(given: Mapping[str, str], *, is_patient: bool) -> dict[str, str]:
+def _environment(given: Mapping[str, str], *, is_graceful: bool) -> dict[str, str]:
     found = {name: value for name, value in os.environ.items() if not name.startswith("STOMPBOX_")} | dict(
         given
     )
     if fronts := os.environ.get("TESTED_FRONTS"):
         found.setdefault("STOMPBOX_FRONTS", fronts)
-    if not is_patient:
+    if not is_graceful:
         # most tests end with clients that have something in flight, and nobody who would finish it
         found["STOMPBOX_GRACEFUL_SHUTDOWN_TIMEOUT"] = "0"
     return found
@@ -203,12 +203,12 @@ def _start(folder: Path, arguments: Sequence[str], environment: Mapping[str, str
 def start_follower(
     folder: Path,
     *arguments: str,
-    is_patient: bool = False,
+    is_graceful: bool = False,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Served:
     """A leader, and a node that follows it and is drained, so that it stays so: both with the same configuration."""
     nodes: dict[str, Served] = {}
-    environment = _environment({"STOMPBOX_FRONTS": "0", **environment}, is_patient=is_patient)
+    environment = _environment({"STOMPBOX_FRONTS": "0", **environment}, is_graceful=is_graceful)
     for node in ("leader", "follower"):
         data, left = _data_of(folder, arguments, node)
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -274,10 +274,10 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     running: list[Served] = []
 
     def start(
-        *arguments: str, is_patient: bool = False, environment: Mapping[str, str] = MappingProxyType({})
+        *arguments: str, is_graceful: bool = False, environment: Mapping[str, str] = MappingProxyType({})
     ) -> Served:
         running.append(
-            start_broker(tmp_path / "broker", *arguments, is_patient=is_patient, environment=environment)
+            start_broker(tmp_path / "broker", *arguments, is_graceful=is_graceful, environment=environment)
         )
         return running[-1]
 

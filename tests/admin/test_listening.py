@@ -75,7 +75,7 @@ def test_a_file_of_one_line_takes_nothing_away(serve: Serve, tmp_path: Path) -> 
         served = serve(
             "--listen",
             "tcp://127.0.0.1:0",
-            is_patient=True,
+            is_graceful=True,
             environment={"STOMPBOX_CONFIG": str(tmp_path / name)},
         )
         places[name] = served.admin or next(

@@ -134,7 +134,7 @@ def test_nobody_there_at_first() -> None:
     run(story())
 
 
-def test_patience_at_first_is_an_option() -> None:
+def test_trying_again_at_first_is_an_option() -> None:
     async def story() -> None:
         policy = Reconnect(initial=True, attempts=3, first_delay=0, max_delay=0.001)
         with pytest.raises(

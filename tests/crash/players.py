@@ -57,7 +57,7 @@ LIVES = (1, 50, 1000)  # ms
 SIZES = (1, 1, 10, 10, 100, 1000, 5000)
 LARGE = 120_000  # streamed to the store
 WINDOW = 60  # SENDs without an answer
-PATIENCE = 0.2  # seconds for a message, then a worker answers what it has
+ANSWERS_WITHIN = 0.2  # seconds for a message, then a worker answers what it has
 
 
 def body_of(message: str, size: int) -> bytes:
@@ -391,7 +391,7 @@ class Worker(Consumer):
                     link, source.name, {"destination": source.destination, **self.selector(source)}
                 )
         for _ in range(random.choice((20, 100, 1000))):
-            frame = link.receive_within(PATIENCE)
+            frame = link.receive_within(ANSWERS_WITHIN)
             if frame is not None:
                 self.take(link, frame)
                 if self.held() < 20 and (link.frames or random.random() < 0.5):
@@ -462,7 +462,7 @@ class Subscriber(Consumer):
             {"destination": BY_NAME[name].destination, "durable-subscription-name": "news", **selector},
         )
         while True:
-            frame = link.receive_within(PATIENCE)
+            frame = link.receive_within(ANSWERS_WITHIN)
             if frame is not None:
                 self.take(link, frame)
                 if self.held() < 10 and link.frames:

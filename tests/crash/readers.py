@@ -16,7 +16,7 @@ from stompbox.stomp.frames import Frame
 from tests.crash.events import Moved, Moving, Sent, Shown, Stood, Traits
 from tests.crash.features import BY_NAME, LOG, NAMED, NEWS, NEWS_ADDRESS
 from tests.crash.link import Link, Stopped
-from tests.crash.players import PATIENCE, Consumer, Player, Taken, body_of, message_in
+from tests.crash.players import ANSWERS_WITHIN, Consumer, Player, Taken, body_of, message_in
 
 KEPT = BY_NAME["all.kept"]
 GROUP = "all.readers"
@@ -103,7 +103,7 @@ class Follower(Consumer):
             link, NAMED.name, {"destination": NAMED.destination, "x-stream-offset": "first", **name}
         )
         while True:
-            frame = link.receive_within(PATIENCE)
+            frame = link.receive_within(ANSWERS_WITHIN)
             if frame is not None:
                 self.take(link, frame)
                 if self.held() < 20 and link.frames:
@@ -131,7 +131,7 @@ class Replayer(Player):
         headers = {"id": name, "x-stream-offset": str(start), "ack": "auto"}
         link.write(link.frame("SUBSCRIBE", {"destination": LOG.destination, **headers}))
         while len(found) < MOST:
-            frame = link.receive_within(PATIENCE)
+            frame = link.receive_within(ANSWERS_WITHIN)
             if frame is None:
                 break
             found.append(frame)

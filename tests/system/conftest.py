@@ -15,13 +15,13 @@ Start = Callable[..., Served]
 
 @pytest.fixture
 def start(serve: Serve, tmp_path: Path) -> Start:
-    """start(toml) -> a broker with these lines of configuration, on the same data each time. `is_patient`: as of `serve`."""
+    """start(toml) -> a broker with these lines of configuration, on the same data each time. `is_graceful`: as of `serve`."""
 
-    def begin(text: str = "", *, is_patient: bool = False) -> Served:
+    def begin(text: str = "", *, is_graceful: bool = False) -> Served:
         (tmp_path / "broker").mkdir(exist_ok=True)
         (tmp_path / "broker" / "stompbox.toml").write_text(text)
         data = str(tmp_path / "data")
-        return serve("--data", data, "--no-admin", "--listen", "tcp://127.0.0.1:0", is_patient=is_patient)
+        return serve("--data", data, "--no-admin", "--listen", "tcp://127.0.0.1:0", is_graceful=is_graceful)
 
     return begin
 

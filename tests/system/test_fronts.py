@@ -185,7 +185,7 @@ def test_fronts_end_with_the_broker_however_it_ends(serve: Serve) -> None:
 
 
 def test_a_front_may_die_while_the_broker_stops(serve: Serve) -> None:
-    served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--memory", *FRONTS, is_patient=True)
+    served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--memory", *FRONTS, is_graceful=True)
     with ExitStack() as stack:
         clients = spread(served, stack)
         for client in clients:

@@ -22,7 +22,7 @@ LONG = "graceful-shutdown-timeout = 60000\n"
 @pytest.fixture
 def start(start: Start) -> Start:
     """start(toml) -> a broker that lets its clients finish."""
-    return lambda text=LONG: start(text, is_patient=True)
+    return lambda text=LONG: start(text, is_graceful=True)
 
 
 def consuming(served: Served, *bodies: bytes) -> tuple[Plain, list[str]]:

@@ -17,7 +17,7 @@ import { playground } from "./playground.js";
 import { queue } from "./queues.js";
 
 const EVERY = 2000; // ms between two questions
-const PATIENCE = 15000; // ms until a broker that does not answer counts as away
+const WITHIN = 15000; // ms until a broker that does not answer counts as away
 const VIEWS = { overview, addresses, queues: queue, connections, closed, groups, pipelines, playground, cluster, configuration, users, permissions, listeners, settings, fronts };
 const PART_OF = { queues: "addresses", closed: "connections", users: "configuration", permissions: "configuration", listeners: "configuration", settings: "configuration", fronts: "configuration" };
 
@@ -30,7 +30,7 @@ async function poll() {
   state.asking = null;
   if (document.hidden || state.refused) return;
   const asking = (state.asking = new AbortController());
-  const late = setTimeout(() => asking.abort("late"), PATIENCE);
+  const late = setTimeout(() => asking.abort("late"), WITHIN);
   const began = performance.now();
   try {
     await look(asking.signal);

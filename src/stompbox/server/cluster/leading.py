@@ -157,7 +157,7 @@ class Leadership:
             return
         if self._suspended and self.silence <= self.table.lead_time:
             self._go_on()
-        self._be_patient()
+        self._tell_who_waits()
         for link in list(self.links.values()):
             link.look(self.table.takeover_after / 1000)
             if is_silent:
@@ -197,7 +197,7 @@ class Leadership:
         elif not broker.engine.commits.is_held:
             broker.try_commit()
 
-    def _be_patient(self) -> None:
+    def _tell_who_waits(self) -> None:
         """What waits for a commit that the log does not answer is told so, once it has waited for `log-timeout`."""
         broker, committer = self.broker, self.broker.committer
         waited = self.loop.time() - committer.since if committer.is_busy else 0.0

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 LEAST: Final = 0.1  # seconds between two looks at the store,
 SHARE: Final = 5  # and so many times as long as the last one took
-PATIENCE: Final = 2.0  # seconds that who asks for offsets waits until they are here
+WITHIN: Final = 2.0  # seconds that who asks for offsets waits until they are here
 PAUSE: Final = 0.05  # seconds between two looks meanwhile
 
 
@@ -266,7 +266,7 @@ class View(Broker):
                 return
             if self.as_of >= begun:  # there was no more when it was asked for, as far as can be seen here
                 break
-            if monotonic() - begun > PATIENCE:
+            if monotonic() - begun > WITHIN:
                 break
             await asyncio.sleep(PAUSE)
         if address in self.engine.addresses:

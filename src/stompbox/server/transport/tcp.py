@@ -449,7 +449,7 @@ async def _serve(broker: Broker, acceptor: Acceptor) -> Any:  # its sockets are 
     bound = ready_made(acceptor)
     if bound is not None:
         return await accept(loop, acceptor, bound)
-    return _patient(
+    return _with_backlog(
         await loop.create_server(
             acceptor.receive, listener.host, listener.port, backlog=_at_once(loop), reuse_address=True
         )
@@ -473,7 +473,7 @@ async def accept(loop: asyncio.AbstractEventLoop, acceptor: Acceptor, bound: soc
         server = await loop.create_unix_server(acceptor.receive, sock=bound, backlog=most, **unixsocket.KEPT)
     else:
         server = await loop.create_server(acceptor.receive, sock=bound, backlog=most)
-    return _patient(server)
+    return _with_backlog(server)
 
 
 def _at_once(loop: asyncio.AbstractEventLoop) -> int:
@@ -482,7 +482,7 @@ def _at_once(loop: asyncio.AbstractEventLoop) -> int:
     return FEW if isinstance(loop, asyncio.BaseEventLoop) else BACKLOG
 
 
-def _patient(server: Any) -> Any:
+def _with_backlog(server: Any) -> Any:
     """Has the system keep BACKLOG of those who wait, whatever the loop has asked it for."""
     if isinstance(server, asyncio.base_events.Server):
         for listening in server.sockets:
