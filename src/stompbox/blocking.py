@@ -12,33 +12,30 @@ the callers' threads do. Everything here may be used from several threads at onc
 
 from __future__ import annotations
 
-import logging
 import ssl
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Final
 
 from stompbox.client import client as asynchronous
 from stompbox.client.feed import Feed, SubscriptionRoute
+from stompbox.client.handlers import NoHandler, Pool, called, failed, require_concurrency, require_handler
 from stompbox.client.link import Answered, ClientState, Link, StateListener
 from stompbox.client.loopthread import LoopThread
 from stompbox.client.message import ACK, Answer, ReceivedMessage, refusal
-from stompbox.client.options import KIB, TLS, Reconnect
+from stompbox.client.options import KIB, TLS, Reconnect, require_timeout
 from stompbox.client.outgoing import Body, Headers, HeaderValue, encode_send, encode_sends, recode
 from stompbox.client.publisher import WINDOW, Window, parts
 from stompbox.client.subscribing import Offset
-from stompbox.client.subscription import require_concurrency
 from stompbox.client.transaction import Transaction as AsyncTransaction
 from stompbox.errors import StompboxError, UsageError
 from stompbox.stomp.codec import FrameLimits
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS, Version
-
-log = logging.getLogger("stompbox.client")
 
 # messages fetched from the loop's thread at once: a change of threads costs more than a message
 BATCH: Final = 100
@@ -150,6 +147,7 @@ class Subscription:
 
     def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None when none came within `timeout` seconds (None: wait for ever), or none will come."""
+        require_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while True:
@@ -188,20 +186,28 @@ class Subscription:
         return self.iterate()
 
     def run(self, handler: Callable[[Message], object], *, concurrency: int = 1) -> None:
-        """As stompbox.Subscription.run, with `concurrency` threads; returns when the subscription has ended: `unsubscribe` in another
-        thread, or the client's `close`."""
+        """As stompbox.Subscription.run, in this thread, or with `concurrency` threads; returns when the subscription has ended:
+        `unsubscribe` in another thread, or the client's `close`. Ctrl-C ends it when the handlers that are at it have ended."""
+        require_handler(handler, is_async=False)
         require_concurrency(concurrency, self._feed.ack)
-        with ThreadPoolExecutor(concurrency, "stompbox-handler") as pool:
-            for work in [pool.submit(self._work, handler) for _ in range(concurrency)]:
-                work.result()
+        if concurrency == 1:
+            for message in self:
+                self._work(handler, message)
+            return
+        with Pool(concurrency) as pool:
+            pool.wait()
+            for message in self:
+                pool.give(partial(self._work, handler), message)
+                pool.wait()
 
-    def _work(self, handler: Callable[[Message], object]) -> None:
-        for message in self:
-            try:
-                with message.process():
-                    handler(message)
-            except Exception:
-                log.exception("a handler failed at message %r of %s", message.id, self._feed.destination)
+    def _work(self, handler: Callable[[Message], object], message: Message) -> None:
+        try:
+            with message.process():
+                called(handler, message)
+        except NoHandler:
+            raise
+        except Exception:
+            failed(message)
 
     def __enter__(self) -> Subscription:
         self.open()

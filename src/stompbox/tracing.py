@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from stompbox.client.client import Client
 from stompbox.client.message import Message, Processing
-from stompbox.client.outgoing import Body, Headers
+from stompbox.client.outgoing import Body, Headers, header_texts
 from stompbox.client.publisher import WINDOW
 from stompbox.client.subscription import Subscription
 from stompbox.errors import UsageError
@@ -36,7 +36,7 @@ def traced(client: Client) -> TracedClient:
 
 def injected(headers: Headers | None = None) -> dict[str, Any]:
     """Headers with the context of the span that is current: for publishers and transactions, whose sends have no spans of their own."""
-    found: dict[str, Any] = dict(headers or {})
+    found: dict[str, Any] = header_texts(headers or {})
     propagate.inject(found)
     return found
 

@@ -398,6 +398,79 @@ def test_a_request_that_nobody_answers(broker: Broker) -> None:
     run(story())
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_first_request_that_was_given_up_takes_nothing_from_the_next(
+    broker: Broker, is_cancelled: bool
+) -> None:
+    """The queue of replies may be subscribed to by then, or not."""
+
+    async def story() -> None:
+        async with connected(broker) as server, connected(broker) as client:
+            started = asyncio.Event()
+            work = asyncio.create_task(serve_prices(server, started))
+            await started.wait()
+            number = max(each.number for each in broker.connections)
+            with broker.stall(number):
+                asked = asyncio.create_task(
+                    client.rpc("/queue/prices", "x", timeout=None if is_cancelled else 0.05)
+                )
+                await broker.until(lambda: len(broker.frames("received", "SUBSCRIBE")) == 2)
+                if is_cancelled:
+                    asked.cancel()
+                with pytest.raises(asyncio.CancelledError if is_cancelled else ConnectionLost):
+                    await asked
+            assert (await client.rpc("/queue/prices", "xx", timeout=5)).json() == {"price": 2}
+            assert (broker.errors(), client.counters["connections-lost"]) == ([], 0)
+            work.cancel()
+
+    run(story())
+
+
+@pytest.mark.parametrize("timeout", ["5", True, float("nan"), float("inf"), timedelta(seconds=1)])
+def test_a_timeout_that_is_none(broker: Broker, timeout: Any) -> None:
+    async def story() -> None:
+        async with connected(broker) as client, client.subscribe("/queue/a", ack="client") as messages:
+            await client.send("/queue/a", b"1")
+            message = await messages.receive()
+            assert message is not None
+            for work in (
+                client.send("/queue/a", b"2", timeout=timeout),
+                client.rpc("/queue/a", timeout=timeout),
+                client.request("describe", timeout=timeout),
+                client.wait_connected(timeout),
+                messages.receive(timeout),
+                messages.receive_many(2, timeout),
+                message.ack(confirm=True, timeout=timeout),
+                message.nack(confirm=True, timeout=timeout),
+            ):
+                with pytest.raises(UsageError, match=r"^timeout is .*; allowed are seconds as a number"):
+                    await work
+
+    run(story())
+    assert [len(broker.sent("/queue/a")), len(broker.messages("/queue/a"))] == [1, 1]
+    with (
+        broker.client() as client,
+        client.subscribe("/queue/b") as messages,
+        pytest.raises(UsageError, match=r"^timeout is"),
+    ):
+        messages.receive(timeout)
+
+
+def test_what_is_no_message_and_no_number_of_them(broker: Broker) -> None:
+    async def story() -> None:
+        async with connected(broker) as client, client.subscribe("/queue/a") as messages:
+            with pytest.raises(UsageError, match="message is None; allowed is one that was received"):
+                await client.reply(None, b"")  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="message is b'1'; allowed is one that was received"):
+                async with client.transaction() as transaction:
+                    await transaction.ack(b"1")  # type: ignore[arg-type]
+            for most in (0, -1, True, "2"):
+                with pytest.raises(UsageError, match=r"most is .*; allowed is a number of messages from 1"):
+                    await messages.receive_many(most)  # type: ignore[arg-type]
+
+    run(story())
+
+
 def test_a_refused_request_says_why(broker: Broker) -> None:
     async def story() -> None:
         async with connected(broker) as client:

@@ -41,7 +41,8 @@ def test_text(content_type: str, body: bytes, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content_type", "body"), [("text/plain", b"\xff"), ("text/plain;charset=klingon", b"x")]
+    ("content_type", "body"),
+    [("text/plain", b"\xff"), ("text/plain;charset=klingon", b"x"), ("a/b;charset=undefined", b"x")],
 )
 def test_what_is_no_text(content_type: str, body: bytes) -> None:
     with pytest.raises(UsageError, match="no text in"):
@@ -50,3 +51,9 @@ def test_what_is_no_text(content_type: str, body: bytes) -> None:
 
 def test_json() -> None:
     assert message(b'{"a": [1, 2]}').json() == {"a": [1, 2]}
+
+
+@pytest.mark.parametrize("body", [b"[" * 200_000, b"9" * 10_000, b"\xff\xfe\xff"])
+def test_what_is_no_json(body: bytes) -> None:
+    with pytest.raises(UsageError, match="the body of message 'm7' is no JSON"):
+        message(body, message_id="m7").json()

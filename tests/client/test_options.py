@@ -31,6 +31,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"close_timeout": -1}, "close_timeout"),
     ({"buffer": 0}, "buffer is 0"),
     ({"buffer": 100, "buffer_limit": 99}, "buffer_limit is 99"),
+    ({"text_length": "no"}, "text_length is 'no'"),
+    ({"limits": 65536}, "limits must be"),
+    ({"versions": None}, "versions is None"),
 ]
 
 
@@ -50,6 +53,8 @@ def test_wrong_argument_is_named(given: dict[str, Any], text: str) -> None:
         {"multiplier": 0.5},
         {"jitter": 2},
         {"attempts": True},
+        {"resend": "no"},
+        {"initial": 1},
     ],
 )
 def test_wrong_policy_is_named(given: dict[str, Any]) -> None:

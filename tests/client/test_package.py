@@ -67,7 +67,9 @@ def test_both_ways_to_connect_take_the_same_arguments() -> None:
     assert list(asynchronous.values()) == list(inspect.signature(blocking.connect).parameters.values())
 
 
-@pytest.mark.parametrize("name", ["send", "subscribe", "publisher", "transaction", "request"])
+@pytest.mark.parametrize(
+    "name", ["send", "subscribe", "publisher", "transaction", "request", "rpc", "reply", "wait_connected"]
+)
 def test_both_clients_take_the_same_arguments(name: str) -> None:
     one, two = getattr(stompbox.Client, name), getattr(blocking.Client, name)
     assert list(inspect.signature(one).parameters.values()) == list(

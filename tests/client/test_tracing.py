@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from opentelemetry import trace
@@ -13,7 +15,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import stompbox
-from stompbox.tracing import injected, traced
+from stompbox.errors import UsageError
+from stompbox.tracing import TracedClient, TracedMessage, TracedSubscription, injected, traced
 from tests.client.fake_broker import run
 
 EXPORTER = InMemorySpanExporter()
@@ -116,6 +119,19 @@ async def many_in_one_span_and_a_handler(broker: tuple[str, int], spans: InMemor
     acks = [span for span in spans.get_finished_spans() if span.name.startswith("ack")]
     outer = next(span for span in spans.get_finished_spans() if span.name == "outer")
     assert [parent(span) for span in acks] == [own(named(spans, "send"))] * 2 + [own(outer)]
+
+
+@pytest.mark.parametrize("kind", [TracedClient, TracedSubscription, TracedMessage])
+def test_a_traced_verb_takes_what_the_plain_one_takes(kind: type) -> None:
+    for name, verb in vars(kind).items():
+        if inspect.isfunction(verb) and not name.startswith("_"):
+            assert inspect.signature(verb) == inspect.signature(getattr(kind.__base__, name)), name
+
+
+@pytest.mark.parametrize("headers", ["abc", [("a", "b")], 5])
+def test_headers_that_are_none_are_refused_as_without_it(headers: Any) -> None:
+    with pytest.raises(UsageError, match="headers must be a mapping of str to str or number"):
+        injected(headers)
 
 
 def test_who_does_not_ask_for_it_loads_none_of_it() -> None:

@@ -1,8 +1,8 @@
 """The client library: any STOMP broker (1.0, 1.1, 1.2) over TCP, TLS or WebSocket, on asyncio. Without async: stompbox.blocking.
 
 From bottom to top: url, outgoing, options, message, refusal, runs, wire and websocket, intake (all without I/O); protocol (one
-connection as octets in, events out); connection (asyncio); link (what survives a connection); subscription, publisher,
-transaction; client.
+connection as octets in, events out); connection (asyncio); link (what survives a connection); handlers,
+subscription, publisher, transaction; client.
 """
 
 from __future__ import annotations

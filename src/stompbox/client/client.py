@@ -17,7 +17,7 @@ from typing import ClassVar
 from stompbox.client.feed import Feed
 from stompbox.client.link import Call, ClientState, Link, StateListener
 from stompbox.client.message import ReceivedMessage
-from stompbox.client.options import KIB, TLS, Options, Reconnect
+from stompbox.client.options import KIB, TLS, Options, Reconnect, require_timeout
 from stompbox.client.outgoing import Body, Headers, HeaderValue, encode_send, header_texts
 from stompbox.client.protocol import REQUESTS
 from stompbox.client.publisher import WINDOW, Publisher
@@ -134,6 +134,7 @@ class Client:
         Raises BrokerError when the broker refuses it, ConnectionLost when it is not known whether it was stored, UsageError for a
         wrong argument. At least once: with Reconnect(resend=True) a connection lost before the receipt means a second sending.
         """
+        require_timeout(timeout)
         link = self._link
         connection = link.open_connection() or await link.connected(timeout)
         if connection.is_blocked:
@@ -231,7 +232,7 @@ class Client:
         broker refuses the request, ConnectionLost("reply-timeout") or ("reply-lost") when no reply came: it may have been done.
         """
         replies = self._replies = self._replies or Replies(self._link)
-        limit = self._link.options.receipt_timeout if timeout is None else timeout
+        limit = self._link.limit(timeout)
         texts = replies.headers(headers)
         if limit is not None:
             texts.setdefault("expires", str(int((time.time() + limit) * 1000)))
@@ -277,6 +278,7 @@ class Client:
             raise UsageError(
                 "bad-argument", f"name of a request is {name!r}; allowed is a str that is not empty"
             )
+        limit = link.limit(timeout)
         connection = await link.connected(timeout)
         id = str(next(link.numbers))
         texts = {**header_texts(headers or {}), "request": name, "request-id": id}
@@ -285,7 +287,6 @@ class Client:
         connection.protocol.requests[id] = request
         connection.post(frame)
         connection.called()
-        limit = link.options.receipt_timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
                 answer = await request.future
@@ -354,7 +355,7 @@ def connect(
         passcode=passcode,
         host=host,
         client_id=client_id,
-        versions=(versions,) if isinstance(versions, str) else tuple(versions),
+        versions=(versions,) if isinstance(versions, str) else _tuple(versions),
         heart_beat=heart_beat,
         headers=headers or {},
         tls=tls,
@@ -370,6 +371,11 @@ def connect(
     if on_state is not None and not callable(on_state):
         raise UsageError("bad-argument", f"on_state is {on_state!r}; allowed is a function of (state, error)")
     return Client(Link(_targets(url, options), options, on_state))
+
+
+def _tuple(versions: Sequence[str]) -> tuple[str, ...]:
+    """A sequence as a tuple; what is none is left for Options to refuse."""
+    return tuple(versions) if isinstance(versions, Sequence) else versions
 
 
 def _targets(url: str | Sequence[str], options: Options) -> tuple[Target, ...]:

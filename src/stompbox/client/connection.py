@@ -128,6 +128,12 @@ class BrokerConnection(asyncio.Protocol):
         if self._intake.is_paused:
             self._intake.regulate()
 
+    def withdraw(self, id: str) -> None:
+        """Ends a subscription that nobody waits for any more, before the broker has said whether it was made."""
+        if self.is_open:
+            self.protocol.unsubscribe(id, {}, None)
+            self.sent()
+
     def flush(self) -> None:
         self._is_scheduled = False
         transport = self._transport

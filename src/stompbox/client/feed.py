@@ -17,6 +17,7 @@ from stompbox.client.connection import BrokerConnection
 from stompbox.client.intake import OVERHEAD
 from stompbox.client.link import Call, Link
 from stompbox.client.message import ACK, NACK, Answer, Message, ReceivedMessage
+from stompbox.client.options import require_timeout
 from stompbox.client.protocol import ProtocolState
 from stompbox.client.refusal import BrokerError
 from stompbox.client.runs import MessageRun
@@ -92,6 +93,7 @@ class SubscriptionRoute:
 
     async def settle(self, message: ReceivedMessage, answer: Answer, timeout: float | None) -> None:
         """ACK or NACK; returns when the broker has confirmed it."""
+        require_timeout(timeout)
         self.check(message, answer)
         call = Call()
         number = self.connection.protocol.acknowledge(answer, message, self.subscription.id, waiter=call)
@@ -217,8 +219,13 @@ class Feed:
         try:
             while not await self._subscribed():
                 pass
-        except BaseException:
+        except (BrokerError, UsageError):
             self._forget()
+            raise
+        except BaseException:  # cancelled, or not answered in time: the broker may have made it all the same
+            self._forget()
+            if self._route is not None:
+                self._route.connection.withdraw(self.id)
             raise
 
     async def _subscribed(self) -> bool:
@@ -388,6 +395,9 @@ class Feed:
     async def receive_many(self, most: int, timeout: float | None = None) -> list[Message]:
         """At least one message and at most `most`, without waiting for more than one; [] when none came within `timeout` seconds, or
         none will come."""
+        require_timeout(timeout)
+        if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+            raise UsageError("bad-argument", f"most is {most!r}; allowed is a number of messages from 1")
         if not self._buffer or (self._in_turn >= TURN and self._is_turn_over()):
             try:
                 async with asyncio.timeout(timeout):

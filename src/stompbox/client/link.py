@@ -25,7 +25,7 @@ from typing import Protocol, TypeAlias
 
 from stompbox.client.connection import BrokerConnection, open_connection
 from stompbox.client.intake import Intake
-from stompbox.client.options import Options, Reconnect
+from stompbox.client.options import Options, Reconnect, require_timeout
 from stompbox.client.outgoing import recode
 from stompbox.client.protocol import Claim
 from stompbox.client.refusal import BrokerError
@@ -194,7 +194,7 @@ class Link:
 
     async def connected(self, timeout: float | None = None) -> BrokerConnection:
         """The open connection, as soon as there is one. Raises ConnectionLost when there will be none."""
-        limit = self.options.receipt_timeout if timeout is None else timeout
+        limit = self.limit(timeout)
         try:
             async with asyncio.timeout(limit):
                 while (connection := self.open_connection()) is None:
@@ -341,9 +341,14 @@ class Link:
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
+    def limit(self, timeout: float | None) -> float | None:
+        """The seconds that a call may take. Raises UsageError for a `timeout` that is none."""
+        require_timeout(timeout)
+        return self.options.receipt_timeout if timeout is None else timeout
+
     async def settled(self, call: Call, number: int, timeout: float | None, what: str) -> None:
         """Waits for the receipt. Raises BrokerError for an ERROR, ConnectionLost for a lost connection or a timeout."""
-        limit = self.options.receipt_timeout if timeout is None else timeout
+        limit = self.limit(timeout)
         try:
             async with asyncio.timeout(limit):
                 await call.future

@@ -148,7 +148,7 @@ class ReceivedMessage:
                 charset = value.strip().strip('"')
         try:
             return self.body.decode(charset)
-        except (LookupError, UnicodeDecodeError) as error:
+        except (LookupError, UnicodeError) as error:
             raise UsageError(
                 "not-text", f"the body of message {self.id!r} is no text in {charset}: {error}; use .body"
             ) from None
@@ -157,7 +157,7 @@ class ReceivedMessage:
         """What the body's JSON says. Raises UsageError("no-json") with the place where it is none."""
         try:
             return json.loads(self.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError("no-json", f"the body of message {self.id!r} is no JSON: {error}") from None
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Final
 
 from stompbox.client.outgoing import HeaderValue, header_text
@@ -30,6 +31,19 @@ def _number(
     is_number = isinstance(value, int) if whole else isinstance(value, int | float)
     if not is_number or isinstance(value, bool) or not least <= value <= most:  # type: ignore[operator]
         raise UsageError("bad-argument", f"{name} is {value!r}; allowed are {allowed}")
+
+
+def _flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise UsageError("bad-argument", f"{name} is {value!r}; allowed are True and False")
+
+
+def require_timeout(timeout: float | None) -> None:
+    """Raises UsageError for a timeout of a call that is no number of seconds."""
+    if timeout is not None and (
+        not isinstance(timeout, int | float) or isinstance(timeout, bool) or not isfinite(timeout)
+    ):
+        raise UsageError("bad-argument", f"timeout is {timeout!r}; allowed are seconds as a number, or None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +79,8 @@ class Reconnect:
         _number("reconnect.max_delay", self.max_delay, self.first_delay, "seconds, not below first_delay")
         _number("reconnect.multiplier", self.multiplier, 1, "a factor from 1")
         _number("reconnect.jitter", self.jitter, 0, "a share from 0 to 1", most=1)
+        _flag("reconnect.resend", self.resend)
+        _flag("reconnect.initial", self.initial)
 
     def delay(self, failures: int, chance: float) -> float:
         """Seconds to wait after that many failed rounds; `chance` is a random number from 0 to 1."""
@@ -141,6 +157,11 @@ class Options:
             _number("receipt_timeout", self.receipt_timeout, 0.001, "seconds above 0, or None for no limit")
         _number("buffer", self.buffer, 1, "octets from 1", whole=True)
         _number("buffer_limit", self.buffer_limit, self.buffer, "octets, not below buffer", whole=True)
+        _flag("text_length", self.text_length)
+        if not isinstance(self.limits, FrameLimits):
+            raise UsageError(
+                "bad-argument", f"limits must be a stompbox.stomp.codec.FrameLimits, not {self.limits!r}"
+            )
 
     def context(self) -> ssl.SSLContext:
         """Made once per client, not per connection: reading CA files takes milliseconds."""

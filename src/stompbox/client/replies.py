@@ -18,6 +18,7 @@ from stompbox.client.intake import OVERHEAD
 from stompbox.client.link import Call, Link
 from stompbox.client.message import ReceivedMessage
 from stompbox.client.outgoing import Headers, header_texts
+from stompbox.client.refusal import BrokerError
 from stompbox.client.runs import MessageRun
 from stompbox.errors import ConnectionLost, StompboxError, UsageError
 
@@ -63,7 +64,13 @@ class Replies:
             number = connection.protocol.subscribe(self._id, self, headers, call)
             connection.called()
             self._link.subscriptions[self._id] = self
-            await self._link.settled(call, number, timeout, "SUBSCRIBE to the queue of replies")
+            try:
+                await self._link.settled(call, number, timeout, "SUBSCRIBE to the queue of replies")
+            except BrokerError:
+                raise
+            except BaseException:  # cancelled, or not answered in time: the next request subscribes again
+                connection.withdraw(self._id)
+                raise
             self._connection = connection
 
     def expect(self, id: str) -> asyncio.Future[ReceivedMessage]:
@@ -105,6 +112,8 @@ class Replies:
 
 def reply_headers(message: ReceivedMessage, given: Headers | None) -> tuple[str, dict[str, str]]:
     """(destination, headers) of the reply to a message. Raises UsageError where its sender waits for none."""
+    if not isinstance(message, ReceivedMessage):
+        raise UsageError("bad-argument", f"message is {message!r}; allowed is one that was received")
     if message.reply_to is None:
         raise UsageError(
             "no-reply-to", f"message {message.id!r} of {message.destination} has no header reply-to"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 
 from stompbox.client.feed import Feed
+from stompbox.client.handlers import NoHandler, failed, handle, require_concurrency, require_handler
 from stompbox.client.message import Message
-from stompbox.errors import UsageError
-
-log = logging.getLogger("stompbox.client")
 
 
 class Subscription:
@@ -66,8 +63,10 @@ class Subscription:
         """Gives each message to `handler`, up to `concurrency` at a time, until the subscription ends; cancel the task to stop.
 
         A handler that returns has its message acknowledged, one that raises has it refused (NACK), as in `message.process()`; the
-        exception goes to the log `stompbox.client`, and the next message follows. Raises what ended the subscription.
+        exception goes to the log `stompbox.client`, and the next message follows. Raises what ended the subscription, UsageError for
+        what is no handler.
         """
+        require_handler(handler, is_async=True)
         require_concurrency(concurrency, self.ack)
         try:
             async with asyncio.TaskGroup() as group:
@@ -80,9 +79,11 @@ class Subscription:
         async for message in self:
             try:
                 async with message.process():
-                    await handler(message)
+                    await handle(handler, message)
+            except NoHandler:
+                raise
             except Exception:
-                log.exception("a handler failed at message %r of %s", message.id, self.destination)
+                failed(message)
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self._feed  # itself would be one more call for each message
@@ -101,17 +102,3 @@ class Subscription:
 
     def __repr__(self) -> str:
         return f"<Subscription of {self._feed!r}>"
-
-
-def require_concurrency(concurrency: int, ack: str) -> None:
-    """Raises UsageError where `run` cannot be meant so."""
-    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
-        raise UsageError(
-            "bad-argument", f"concurrency is {concurrency!r}; allowed is a number of handlers from 1"
-        )
-    if concurrency > 1 and ack == "client":
-        raise UsageError(
-            "bad-argument",
-            f"concurrency is {concurrency} and ack 'client': each ACK would speak for messages that other handlers are at; "
-            "subscribe with ack='client-individual'",
-        )

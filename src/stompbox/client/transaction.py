@@ -76,6 +76,8 @@ class Transaction:
 
     async def _settle(self, answer: Answer, message: ReceivedMessage) -> None:
         connection = self._open()
+        if not isinstance(message, ReceivedMessage):
+            raise UsageError("bad-argument", f"message is {message!r}; allowed is one that was received")
         route = cast(SubscriptionRoute, message._route)
         route.check(message, answer)
         connection.protocol.acknowledge(
