@@ -10,6 +10,7 @@ import pytest
 
 from stompbox.admin import history
 from stompbox.admin.history import COARSE, COARSE_STEPS, STEPS, UNKNOWN, History, Ring, Series
+from stompbox.broker.kinds import Kind
 from stompbox.config import Configuration, ListenerTable
 from stompbox.message import ANYCAST, Run, Shape
 from stompbox.server.broker import Broker
@@ -88,9 +89,10 @@ def test_each_step_has_what_happened_in_it() -> None:
         assert whole.series["ready"] == [3, 9, 9]
         assert {len(values) for values in whole.series.values()} == {3}
         assert past.plot("a", "10m").series["received"] == [
-            0,
+            5,
             0,
         ]  # it has had a place since it was busy first
+        assert past.plot("b", "10m").series["received"] == [1, 0]  # and what gave it that place counts
         assert past.plot("a", "10m").series["ready"] == [8, 8]
         assert past.plot("nobody", "10m").series == {}
 
@@ -128,8 +130,47 @@ def test_an_address_that_is_gone_has_no_values() -> None:
         broker.engine.drop_address(broker.engine.addresses["a"])
         await past.step()
         assert past.plot("a", "10m").series["received"][-1] == UNKNOWN
+        sent(broker, "a", 4)
+        await past.step()
+        await past.step()
+        assert past.plot("a", "10m").series["received"] == [1, 1, UNKNOWN, 4, 0]  # its offsets go on
+        assert past.plot("a", "10m").series["done"] == [0, 0, UNKNOWN, 0, 0]
 
     played(story)
+
+
+def test_a_queue_that_comes_later_has_done_nothing_yet() -> None:
+    """It begins at the end of its log: what is below was never its own."""
+
+    async def story(broker: Broker, past: History) -> None:
+        engine = broker.engine
+        await past.step()
+        sent(broker, "a", 1000)
+        await past.step()
+        engine.new_queue(engine.addresses["a"], "late", Kind.ANYCAST)
+        await past.step()
+        assert past.plot("a", "10m").series["done"] == [0, 0]
+
+    played(story)
+
+
+def test_what_was_done_in_the_first_step_counts() -> None:
+    series = Series(("received", "done"), ())
+    series.since(500, is_new=True)
+    for queues in (
+        {1: 503, 2: 7},
+        {1: 504, 2: 7, 3: 501},
+        {1: 505, 3: 502},
+    ):  # 2: a plain subscription, 3 came later
+        series.add({"received": 510, "done": series.done(queues)})
+    assert series.values("10m") == {"received": [10, 0, 0], "done": [10, 1, 2]}
+
+
+def test_what_was_done_meanwhile_is_not_known_and_is_not_one_step() -> None:
+    series = Series(("n",), ())
+    for value in (7, UNKNOWN, 500, 502):
+        series.add({"n": value})
+    assert series.values("10m") == {"n": [0, UNKNOWN, 0, 2]}
 
 
 def test_an_address_with_very_many_queues_costs_no_sum_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +184,7 @@ def test_an_address_with_very_many_queues_costs_no_sum_of_them(monkeypatch: pyte
         await past.step()
         sent(broker, "a", 2)
         await past.step()
-        assert past.plot("a", "10m").series["received"] == [0, 2]
+        assert past.plot("a", "10m").series["received"] == [2, 2]
         assert past.plot("a", "10m").series["ready"] == [UNKNOWN, UNKNOWN]
 
     played(story)

@@ -76,6 +76,27 @@ def test_an_alert_says_what_is_wrong_and_what_to_do(rule: dict[str, Any]) -> Non
         assert named <= known
 
 
+def labels_of(side: str) -> frozenset[str]:
+    """Which labels the series of an operand have, as far as Prometheus pairs them by."""
+    (name,) = set(re.findall(r"\bstompbox_\w+", side))
+    labels = METRICS[name][1] | TARGETS
+    if kept := re.search(r"\bby \(([^)]*)\)", side):
+        return frozenset(re.split(r",\s*", kept[1]))
+    left = re.search(r"\bwithout \(([^)]*)\)", side)
+    return frozenset(labels - set(re.split(r",\s*", left[1]) if left else ()))
+
+
+BOTH_SIDES = [(where, text) for where, text in EXPRESSIONS if re.search(r" / | and ", text)]
+
+
+@pytest.mark.parametrize(("where", "text"), BOTH_SIDES, ids=[where for where, _ in BOTH_SIDES])
+def test_what_is_compared_has_the_same_labels(where: str, text: str) -> None:
+    """Prometheus pairs series whose labels are all equal: what is summed away on one side alone makes an alert that never comes."""
+    sides = [side for side in re.split(r" / | and ", text) if "stompbox_" in side]
+    assert len(sides) == 2
+    assert labels_of(sides[0]) == labels_of(sides[1])
+
+
 def test_alerts_have_one_name_each() -> None:
     names = [rule["alert"] for rule in ALERTS]
     assert len(names) == len(set(names))

@@ -12,12 +12,12 @@ from array import array
 from collections.abc import Collection, Mapping
 from heapq import heapify, heapreplace, nlargest
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.queues.depth import sums_of
+from stompbox.broker.queues.depth import settled_by_queue, sums_of
 from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ BROAD: Final = 10  # steps in one of an outline
 COARSE: Final = 30  # steps in one of the day's: a minute
 COARSE_STEPS: Final = 1440
 BUSIEST: Final = 200  # addresses
-MANY: Final = 500  # queues of an address: to add up what waits in more of them, every two seconds, would cost others time
+MANY: Final = 200  # queues of an address: to add up what waits in more of them, every two seconds, would cost others time
 
 SPANS: Final = ("10m", "24h")
 PASSED: Final = ("received", "delivered", "acknowledged")
@@ -98,21 +98,51 @@ class Ring:
 class Series:
     """The rings of the broker, or of an address; counters that only grow become what was added."""
 
-    __slots__ = ("_before", "_counts", "_levels", "recent")
+    __slots__ = ("_before", "_began", "_counts", "_done", "_levels", "_settled", "recent")
 
     def __init__(self, counts: tuple[str, ...], levels: tuple[str, ...]) -> None:
         self._counts = {name: Ring(is_count=True) for name in counts}
         self._levels = {name: Ring(is_count=False) for name in levels}
         self._before: dict[str, int] = {}
+        self._settled: dict[int, int] = {}
+        self._began: int | None = None
+        self._done = 0
         self.recent = 0.0  # messages a step, the newer the more: who is busiest
+
+    def done(self, settled: dict[int, int]) -> int:
+        """How many were done with since the first look: `settled` says how far each queue is, in offsets of the log. One that has come
+        since the last look begins where it is, or with its address."""
+        before, self._settled = self._settled, settled
+        began, self._began = self._began, None
+        for id, count in settled.items():
+            at = (
+                count if began is None else began if began <= count else 0
+            )  # a plain subscription counts from 0
+            self._done += max(0, count - before.get(id, at))
+        return self._done
+
+    def since(self, received: int, *, is_new: bool) -> None:
+        """Its step began when the log was at this offset; with `is_new` the address itself began there."""
+        self._before = {"received": received, "done": 0} if is_new else {"received": received}
+        self._began = received if is_new else None
+        self._done, self._settled = 0, {}
 
     def add(self, now: Mapping[str, int]) -> None:
         for name, ring in self._counts.items():
-            before = self._before.get(name, now[name])
-            ring.add(UNKNOWN if now[name] == UNKNOWN else max(0, now[name] - before))
+            if now[name] == UNKNOWN:
+                ring.add(UNKNOWN)
+                self._before.pop(name, None)
+                continue
+            ring.add(max(0, now[name] - self._before.get(name, now[name])))
             self._before[name] = now[name]
         for name, level in self._levels.items():
             level.add(now[name])
+
+    def gone(self) -> None:
+        """What it is of is not there, and has no values."""
+        self._before.clear()
+        for ring in (*self._counts.values(), *self._levels.values()):
+            ring.add(UNKNOWN)
 
     def outline(self) -> list[int]:
         """The first series of the last ten minutes, BROAD steps as one."""
@@ -167,19 +197,26 @@ class History:
             if address.owner:
                 continue
             ends[address.name] = address.log.next
-            # one that was not there at the last step has come since
-            known = address.log.next if self._next is None else self._next.get(address.name, 0)
+            # one that was not there at the last step has come since; its offsets need not begin at 0
+            log = address.log
+            known = log.next if self._next is None else self._next.get(address.name, log.first)
             count = address.log.next - known
             if count > 0:
                 moved[address.name] = count
                 if len(moved) > 3 * BUSIEST:
                     moved = self._busiest(moved)
             ready += sum([queue.count for queue in address.anycast.values()])
-        self._next = ends
-        self._choose(moved)
+        before, self._next = self._next or {}, ends
+        chosen = self._choose(moved)
+        for name in moved.keys() & self._addresses.keys():
+            if name in chosen or name not in before:
+                self._addresses[name].since(ends[name] - moved[name], is_new=name not in before)
         async for name in in_turns(self.broker.turns, list(self._addresses)):
             found = self.broker.engine.addresses.get(name)
-            self._addresses[name].add(_GONE if found is None else _of_address(found))
+            if found is None:
+                self._addresses[name].gone()
+            else:
+                self._addresses[name].add(_of_address(found, self._addresses[name]))
         self._all.add(self._of_broker(ready))
         self._until = self.broker.now()
 
@@ -188,10 +225,11 @@ class History:
         stay = {name: moved[name] for name in self._addresses if name in moved}
         return stay | dict(nlargest(BUSIEST, moved.items(), key=itemgetter(1)))
 
-    def _choose(self, moved: Mapping[str, int]) -> None:
-        """Each that had a message has a place while there are some; then the busiest."""
+    def _choose(self, moved: Mapping[str, int]) -> set[str]:
+        """Each that had a message has a place while there are some; then the busiest. Returns those that have one since now."""
         for name, series in self._addresses.items():
             series.recent = series.recent * 0.9 + moved.get(name, 0)
+        chosen: set[str] = set()
         quiet: list[tuple[float, str]] = []  # a heap: of ten thousand that came at once 200 find their place
         for name in sorted(moved, key=moved.__getitem__, reverse=True):
             if name in self._addresses:
@@ -202,11 +240,13 @@ class History:
                     heapify(quiet)
                 recent, quietest = quiet[0]
                 if recent >= moved[name]:
-                    return
+                    break
                 heapreplace(quiet, (moved[name], name))
                 del self._addresses[quietest]
             self._addresses[name] = Series(ADDRESS_COUNTS, ADDRESS_LEVELS)
             self._addresses[name].recent = moved[name]
+            chosen.add(name)
+        return chosen
 
     def _of_broker(self, ready: int) -> dict[str, int]:
         broker, counters = self.broker, self.broker.engine.counters
@@ -239,16 +279,16 @@ class History:
         return Activity(self._until, STEP * BROAD, found)
 
 
-_GONE: Final[Mapping[str, int]] = dict.fromkeys((*ADDRESS_COUNTS, *ADDRESS_LEVELS), UNKNOWN)
+_NOT_ADDED_UP: Final[Mapping[str, int]] = dict.fromkeys((*ADDRESS_COUNTS, *ADDRESS_LEVELS), UNKNOWN)
 
 
-def _of_address(address: Address) -> Mapping[str, int]:
+def _of_address(address: Address, series: Series) -> Mapping[str, int]:
     if len(address.anycast) + len(address.topics) > MANY:
-        return {**_GONE, "received": address.log.next}
-    sums: Any = sums_of(address)
+        return {**_NOT_ADDED_UP, "received": address.log.next}
+    sums = sums_of(address)
     return {
         "received": address.log.next,
-        "done": sums.settled,
+        "done": series.done(settled_by_queue(address)),
         "ready": sums.ready,
         "consumers": sums.consumers,
     }

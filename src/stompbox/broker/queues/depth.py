@@ -91,6 +91,11 @@ def sums_of(address: Address) -> Sums:
     return sums
 
 
+def settled_by_queue(address: Address) -> dict[int, int]:
+    """What `settled_of` says of each queue and subscription of an address that holds messages, by its id."""
+    return {queue.id: settled_of(queue) for queue in address.queues() if queue.kind in _HOLDS}
+
+
 def is_empty(queue: LoggedQueue) -> bool:
     """Nothing of it is anywhere: in memory, in the log alone, with a consumer."""
     return not (queue.delivering or queue.count or queue.has_waits or queue.later or queue.paged_from >= 0)
