@@ -189,12 +189,14 @@ class Drill:
         with selectors.DefaultSelector() as waiting:
             for actor in self.actors:
                 assert actor.stdout is not None
-                waiting.register(actor.stdout, selectors.EVENT_READ)
+                waiting.register(actor.stdout, selectors.EVENT_READ, actor)
             while dots > 0:
                 ready = waiting.select(WITHIN)
                 assert ready, f"nothing was confirmed for {WITHIN} s:\n{self.log}"
                 for key, _ in ready[:dots]:
                     found = os.read(key.fd, 1)
+                    if not found:  # it is told how, once the system knows
+                        key.data.wait(WITHIN)
                     assert found, f"an actor ended:\n{self.complaints()}\n{self.log}"
                     dots -= len(found)
 

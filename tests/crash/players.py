@@ -302,7 +302,9 @@ class Consumer(Player):
             return
         name = frame.headers["subscription"]
         source = source_of(frame, name)
-        self.taken[name].append(Taken(source, self.got(link, frame, source), frame.headers["ack"]))
+        ack = frame.headers["ack"]
+        assert ack not in [one.ack for one in self.taken[name]], f"{ack} came again while it was held"
+        self.taken[name].append(Taken(source, self.got(link, frame, source), ack))
 
     def receipt(self, link: Link, receipt: str) -> None:
         if receipt in self.ended:
