@@ -81,6 +81,9 @@ SCHEDULED_CRON: Final = "AMQ_SCHEDULED_CRON"  # times of the first
 SCHEDULED: Final = frozenset(
     (SCHEDULED_DELAY, SCHEDULED_TIME, SCHEDULED_PERIOD, SCHEDULED_REPEAT, SCHEDULED_CRON)
 )
+MANDATORY: Final = (
+    "mandatory"  # false: what goes to a temporary destination that is gone is dropped, and no fault
+)
 GROUP: Final = "JMSXGroupID"
 GROUP_SEQUENCE: Final = "JMSXGroupSeq"
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"

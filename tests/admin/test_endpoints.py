@@ -116,6 +116,10 @@ def test_an_unknown_parameter_is_refused_with_those_that_are_there(served: Serve
     assert found.field == "mach"
     assert "match" in found.detail
     assert ask(served.admin, "/healthz?at=12").status == 200, "those who probe have habits of their own"
+    answer = ask(served.admin, "/readyz?roles=leader")
+    assert (answer.status, answer.json["error"]["code"]) == (400, "unknown-parameter"), (
+        "the one without a role is another question"
+    )
 
 
 def test_a_parameter_that_is_missing_is_named(served: Served) -> None:

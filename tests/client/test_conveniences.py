@@ -471,6 +471,35 @@ def test_what_is_no_message_and_no_number_of_them(broker: Broker) -> None:
     run(story())
 
 
+def test_requesters_that_leave_cost_nobody_else_an_answer(broker: Broker) -> None:
+    async def story() -> None:
+        asked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def answer(request: stompbox.Message) -> None:
+            if request.text == "left":
+                asked.set()
+            await go_on.wait()
+            await server.reply(request, "answer")
+
+        async with connected(broker) as server, connected(broker) as other:
+            async with server.subscribe("/queue/prices", ack="client-individual") as requests:
+                work = asyncio.create_task(requests.run(answer, concurrency=3))
+                waiting = asyncio.create_task(other.rpc("/queue/prices", "stays"))
+                async with broker.connect() as leaving:
+                    left = asyncio.create_task(leaving.rpc("/queue/prices", "left"))
+                    await asked.wait()
+                with pytest.raises(ConnectionLost):
+                    await left
+                go_on.set()
+                assert (await waiting).text == "answer"
+                await broker.until(lambda: not broker.messages("/queue/prices"))
+                work.cancel()
+            assert server.counters["connections-lost"] == 0
+        assert broker.errors() == []
+
+    run(story())
+
+
 def test_a_refused_request_says_why(broker: Broker) -> None:
     async def story() -> None:
         async with connected(broker) as client:

@@ -116,6 +116,8 @@ WRONG: list[tuple[str, str, str]] = [
     ),
     ("[[user]]\npassword = 'x'", "config-value", "1: user[0]: the key 'name' is missing: The login."),
     ("[[user]]\nname = ''", "config-value", "2: user[0].name: an empty name is not allowed"),
+    ("[[user]]\nname = '  '", "config-value", "2: user[0].name: '  ' is nothing but blanks"),
+    ("[[address]]\nname = ' '", "config-value", "2: address[0].name: ' ' is nothing but blanks"),
     ('[[user]]\nname = "a\\u0000"', "config-value", "2: user[0].name: 'a\\x00' has control characters"),
     ("[[user]]\nname = 'a'\npassword = 7", "config-value", "3: user[0].password: expected a text, not this"),
     (

@@ -51,6 +51,21 @@ CASES = [
         keep("b", "MESSAGE", to="reply-to"), bye("a"),
         say("b", "SEND", "{to}", "!"), refused("b", "no-such-temporary"),
     ]),
+    Case("who does not mind has it dropped", [
+        subscribe("b", "/queue/{x}"), send("a", "/queue/{x}", "?", "reply-to:/temp-queue/mine"),
+        keep("b", "MESSAGE", to="reply-to"),
+        say("b", "SEND", "{to}", "1", headers="mandatory:false\nreceipt:1"), hear("b", "RECEIPT", receipt_id="1"),
+        say("b", "SEND", "{to},/queue/{x}.2", "2", headers="mandatory:false"), bye("a"),
+        say("b", "SEND", "{to}", "3", headers="mandatory:false\nreceipt:3"), hear("b", "RECEIPT", receipt_id="3"),
+        say("b", "SEND", "{to},/queue/{x}.2", "4", headers="mandatory:false"),
+        say("b", "BEGIN", headers="transaction:t"), say("b", "SEND", "{to}", "5", headers="mandatory:false\ntransaction:t"),
+        say("b", "COMMIT", headers="transaction:t\nreceipt:t"), hear("b", "RECEIPT", receipt_id="t"),
+        subscribe("c", "/queue/{x}.2"), hear("c", "MESSAGE", "2"), hear("c", "MESSAGE", "4"), sync("c"),
+        say("b", "SEND", "{to}", "6", headers="mandatory:true"), refused("b", "no-such-temporary"),
+    ]),
+    Case("a transaction that is none is one also for what is dropped", [
+        say("a", "SEND", "/temp-queue/nothing", headers="mandatory:false\ntransaction:none"), refused("a", "no-such-transaction"),
+    ]),
     Case("it stays over UNSUBSCRIBE", [
         subscribe("a", "/temp-queue/q"), say("a", "UNSUBSCRIBE", headers="id:0\nreceipt:r"), hear("a", "RECEIPT"),
         send("a", "/temp-queue/q", "1"), subscribe("a", "/temp-queue/q"), hear("a", "MESSAGE", "1"),

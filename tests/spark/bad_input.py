@@ -137,6 +137,7 @@ CASES: Final = [
     *write("column 'body' is missing: binary or string, what the messages hold", "5 AS priority"),
     *write("where to? Neither a column 'destination' (string) nor the option 'destination' is there", destination=None),
     *write("option 'destination' is '/queue/a,/queue/b'; allowed are one destination, without comma", destination="/queue/a,/queue/b"),
+    *write("option 'destination' is '/queue/a\\n/queue/b'; allowed are one line of text", destination="/queue/a\n/queue/b"),
     *write("option 'startingOffsets' is for reading, not for writing", startingOffsets="1"),
     *write("column 'priority' holds 12 to 12; allowed are 0 to 9", "'x' AS body, 12 AS priority", in_task=True, short=True),
     *write("column 'destination' is NULL or empty in a row", "'x' AS body, CAST(NULL AS STRING) AS destination",

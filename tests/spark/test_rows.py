@@ -52,6 +52,13 @@ def test_one_run_with_a_hole() -> None:
     assert (run.bodies, run.shape.has_length, run.shape.persistent) == ([b"a", b"b"], True, None)
 
 
+@pytest.mark.parametrize("wrong", ["/queue/a\nb", "/queue/a\r", "/queue/\x1b[2J", "/queue/a\u2028b"])
+def test_a_destination_is_one_line(wrong: str) -> None:
+    with pytest.raises(UsageError, match=r"column 'destination' holds .*, which has control characters"):
+        runs_of({"body": ["x", "y"], "destination": ["/queue/grün \u200d", wrong]})
+    assert len(runs_of({"body": ["x", "y"], "destination": ["/queue/grün \u200d", None]})) == 2
+
+
 def test_all_columns() -> None:
     runs = runs_of(
         {

@@ -259,8 +259,9 @@ class Client:
         *,
         confirm: bool = True,
     ) -> None:
-        """Sends the reply that the sender of `message` waits for: to its reply-to, with its correlation-id. As `send` otherwise."""
-        destination, texts = reply_headers(message, headers)
+        """Sends the reply that the sender of `message` waits for: to its reply-to, with its correlation-id. As `send` otherwise, but that
+        Stompbox drops (and counts) the reply where who asked is gone, and its temporary queue with it."""
+        destination, texts = reply_headers(message, headers, self.server)
         await self.send(destination, body, texts, confirm=confirm)
 
     # -- requests to the broker ----------------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class Replies:
                 future.set_exception(error)
 
 
-def reply_headers(message: ReceivedMessage, given: Headers | None) -> tuple[str, dict[str, str]]:
+def reply_headers(message: ReceivedMessage, given: Headers | None, server: str) -> tuple[str, dict[str, str]]:
     """(destination, headers) of the reply to a message. Raises UsageError where its sender waits for none."""
     if not isinstance(message, ReceivedMessage):
         raise UsageError("bad-argument", f"message is {message!r}; allowed is one that was received")
@@ -121,4 +121,8 @@ def reply_headers(message: ReceivedMessage, given: Headers | None) -> tuple[str,
     texts = header_texts(given or {})
     if message.correlation_id is not None:
         texts.setdefault("correlation-id", message.correlation_id)
+    if server.startswith("Stompbox"):
+        texts.setdefault(
+            "mandatory", "false"
+        )  # who asked may be gone: an ERROR would cost all others this connection
     return message.reply_to, texts

@@ -94,6 +94,8 @@ def _problem_of(text: str, kind: str) -> str:
         return ""
     if not text:
         return f"an empty {'name' if kind == 'name' else kind} is not allowed"
+    if not text.strip():
+        return f"{shown(text)} is nothing but blanks"
     if not text.isprintable():
         return f"{shown(text)} has control characters"
     if is_inside(text):

@@ -7,6 +7,7 @@ that Spark starts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -36,6 +37,7 @@ class Role(Enum):
     WRITE = "writing"
 
 
+CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # what no line of text has
 FORMATS: Final = ("json", "csv")
 STRATEGIES: Final = ("error", "latest")
 MODES: Final = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")  # as Spark's own readers have them
@@ -482,6 +484,8 @@ def sink_options(given: Given, *, streaming: bool) -> SinkOptions:
         )
     if "," in given.text("destination"):
         raise _bad("destination", given.text("destination"), "one destination, without comma")
+    if CONTROLS.search(given.text("destination")):
+        raise _bad("destination", given.text("destination"), "one line of text, without control characters")
     batch = given.number("batchId", least=0) if given.is_given("batchId") else -1
     return SinkOptions(target_of(given), given.text("destination"), sink, batch)
 

@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 
 from stompbox.errors import IllegalFrame, UsageError
 from stompbox.message import NOT_TAKEN, Shape
+from stompbox.spark.options import CONTROLS
 from stompbox.stomp.runs import may_be_hole
 from stompbox.stomp.shapes import shape_of
 from stompbox.store.chunks import EACH, Flat, encode_flat
@@ -200,6 +201,7 @@ class RowsToRuns:
         headers = _Headers(columns.get("headers"), len(batch))
         bodies = _values(columns["body"].cast(pa.binary()).fill_null(b""))
         codes, values = zip(*(_coded(texts) for texts in (destinations, *fixed.values())), strict=True)
+        _require_one_line(values[0])
         kinds = _combined([*codes, headers.kinds])
         edges = [0, *(np.flatnonzero(np.diff(kinds) != 0) + 1).tolist(), len(batch)]
         found: list[Rows] = []
@@ -373,6 +375,16 @@ def _texts_of(name: str, column: Any) -> Any:
             f"column 'priority' holds {pc.min(column).as_py()} to {pc.max(column).as_py()}; allowed are 0 to 9",
         )
     return column if name == "content_type" else pc.cast(column, pa.string())
+
+
+def _require_one_line(destinations: Sequence[str | None]) -> None:
+    """Destinations that lists, logs and command lines can show, as the names in a configuration are."""
+    for each in destinations:
+        if each is not None and CONTROLS.search(each):
+            raise UsageError(
+                "bad-column",
+                f"column 'destination' holds {each[:80]!r}, which has control characters; a destination is one line of text",
+            )
 
 
 def _coded(column: Any) -> tuple[Integers, list[str | None]]:

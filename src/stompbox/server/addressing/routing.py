@@ -5,6 +5,7 @@ temporary destinations and those of their answers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stompbox.broker.addresses import destinations, makers
@@ -12,9 +13,10 @@ from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.subscriptions import subscribers
+from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.handles import Body
-from stompbox.message import ANYCAST, MULTICAST, Run, Shape
+from stompbox.message import ANYCAST, MANDATORY, MULTICAST, Run, Shape
 from stompbox.security import Right
 from stompbox.server.addressing import arguments
 from stompbox.server.addressing.brokerheaders import REMEMBERED
@@ -132,11 +134,28 @@ def made_queue(address: Address, destination: Destination, maker: Maker | None) 
     return kind
 
 
+def without_gone(connection: Sender, shape: Shape, route: Route, count: int) -> Route:
+    """The route without the temporary destinations that are gone, where the sender of these messages has said that it does not mind; they
+    are dropped, and counted."""
+    if shape.headers.get(MANDATORY) != "false":
+        return route
+    engine, left = connection.broker.engine, list[Destination]()
+    for destination in route.destinations:
+        if not destination.is_temporary or _found(connection, destination) is not None:
+            left.append(destination)
+        else:
+            engine.counters["dropped"] += count
+            engine.undelivered.note(destination.text, NO_ROUTE, Fate.DROPPED, count)
+    return replace(route, destinations=tuple(left))
+
+
+def _found(connection: Sender, destination: Destination) -> Address | None:
+    return connection.temporaries.own(destination) or destinations.find(connection.broker.engine, destination)
+
+
 def _temporary(connection: Sender, destination: Destination) -> Address:
     """A temporary destination that is there: of this connection, or of another one that has told its name."""
-    found = connection.temporaries.own(destination) or destinations.find(
-        connection.broker.engine, destination
-    )
+    found = _found(connection, destination)
     if found is None:
         text = f"there is no temporary destination {destination.text[:200]!r} (any more); its owner's SUBSCRIBE or reply-to makes one"
         raise IllegalFrame("no-such-temporary", text)

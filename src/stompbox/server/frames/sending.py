@@ -22,7 +22,7 @@ from stompbox.handles import Large
 from stompbox.message import ANYCAST, Run
 from stompbox.server import limiting, readonly
 from stompbox.server.addressing.naming import REQUESTS_AT, Asks, Route
-from stompbox.server.addressing.routing import addressed, reach, require_all
+from stompbox.server.addressing.routing import addressed, reach, require_all, without_gone
 from stompbox.server.addressing.transforming import inward
 from stompbox.server.frames.transactions import transaction_of
 from stompbox.server.requests import dispatch, management
@@ -163,7 +163,13 @@ def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator
             if connection.added_headers is None
             else connection.added_headers.on(event.shape, engine.now)
         )
+        route = without_gone(connection, shape, route, len(event.bodies))
         require_all(connection, route)
+    if not route.destinations:
+        if event.transaction is not None:
+            transaction_of(connection, event.transaction)
+        connection.confirm(event.receipts, waits=False)
+        return None
     try:
         runs = addressed(connection, shape, route, event.bodies, event.columns)
     except TooManyMade as error:
