@@ -1,4 +1,4 @@
-"""What stands for a large body wherever its message is held, while its octets are in the store.
+"""What stands for a large body, or for a chunk of them, wherever its messages are held, while the octets are in the store.
 
 Who keeps the bodies refers to these weakly (broker/logs/bodies.py), which classes that mypyc has compiled cannot be referred to: this file
 is never compiled (hatch_build.py).
@@ -6,7 +6,8 @@ is never compiled (hatch_build.py).
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NoReturn, TypeAlias
 
 
 class Large:
@@ -30,3 +31,26 @@ class Large:
 
 Body: TypeAlias = bytes | Large
 """What a message holds: octets, or this in their place."""
+
+
+class Staged(Sequence[Body]):
+    """The bodies of a run that a sink has staged, and that nobody needs in memory: they lie in the store, with the headers that differ, as
+    one chunk in the pieces of `body`. There are `messages` of them, and none can be had from here."""
+
+    __slots__ = ("body", "messages")
+
+    def __init__(self, body: Large, messages: int) -> None:
+        self.body = body
+        self.messages = messages
+
+    def __len__(self) -> int:
+        return self.messages
+
+    def __getitem__(self, _: object) -> NoReturn:
+        raise TypeError(f"{self!r} was asked for a body, which the log alone has")
+
+    def __iter__(self) -> Iterator[Body]:
+        return self[0]
+
+    def __repr__(self) -> str:
+        return f"<Staged {self.messages} messages in {self.body!r}>"

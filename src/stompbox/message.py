@@ -22,6 +22,7 @@ This file decides what is kept of a SEND. It does not read bytes (stomp/), route
 | Shape.is_suspect | yes, no | the engine: a copy of what may have been delivered before a crash  |
 | Shape.special    | or None | what its headers ask for when it arrives; None for most            |
 | Run.is_large     | yes, no | the server: all its bodies are handles, or none                    |
+| Run.is_staged    | yes, no | the server: all that its messages hold lies in the store, as one chunk (store/staged.py) |
 | Run.first        | offset  | the engine, in the address's log                                   |
 | Run.arrived      | ms      | the engine, since the epoch                                        |
 | Run.routing      | bits    | the engine: ANYCAST, MULTICAST or both; above them FOR_ONE         |
@@ -34,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from stompbox.handles import Body, Large
+from stompbox.handles import Body, Large, Staged
 from stompbox.numerals import digits
 
 ANYCAST: Final = 1
@@ -245,8 +246,20 @@ class Run:
         # what selectors were asked ahead about each message (broker/queues/matching.py)
         self.asked: dict[Any, bytearray] | None = None
 
+    @classmethod
+    def of_staged(cls, shape: Shape, bodies: Staged, *, routing: int, sender: int) -> Run:
+        """A run of which memory has nothing but how many messages it is. `shape`: of one of them; they may have several, which mean the
+        same to their address."""
+        run = cls(shape, (), routing=routing, sender=sender)
+        run.bodies, run.size, run.is_large = bodies, bodies.body.size, True
+        return run
+
     def __len__(self) -> int:
         return len(self.bodies)
+
+    @property
+    def is_staged(self) -> bool:
+        return self.is_large and isinstance(self.bodies, Staged)
 
     @property
     def stop(self) -> int:

@@ -26,6 +26,8 @@ from stompbox.store.base import Commit
 from stompbox.store.folderstore import FolderStore
 from stompbox.store.memory import MemoryStore
 from tests.commitlog.nodes import FragileStore, content
+from tests.store.runs import told
+from tests.store.test_staged import parts, published, read, staged_run
 
 CLUSTER = "orders/1"
 LEAD = Lead("a")
@@ -51,6 +53,25 @@ def test_a_commit_is_in_the_log_before_it_is_in_the_store() -> None:
         pass
     assert content(follower) == content(store)
     assert applier.local.position == shared.last and applier.local.epoch == 1
+
+
+def test_what_a_sink_has_staged_is_told_as_messages() -> None:
+    """A node that follows may be of a version that knows no chunk but those of messages."""
+    shared, store = SharedLog(), FragileStore()
+    leader = led(store, shared.open("a"))
+    leader.apply(Commit(logs={1: "kept"}, parts=parts()))
+    leader.apply(Commit(runs={1: [staged_run(0)]}, holds={7: False}))
+    follower = FragileStore()
+    applier = Applier(Local(follower, CLUSTER), shared.open("b"))
+    while applier.step():
+        pass
+    for one in (store, follower):
+        assert told(read(one)) == told(published(0))
+        with pytest.raises(StoreError, match="not there"):
+            one.read_part(7, 1)
+        assert not any(
+            run.is_staged for commit in one.commits for runs in commit.runs.values() for run in runs
+        )
 
 
 def test_who_was_fenced_applies_nothing_and_stays_fenced() -> None:

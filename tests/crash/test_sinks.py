@@ -19,10 +19,11 @@ import pytest
 
 from stompbox.errors import Refused, StoreError
 from stompbox.message import Run, Shape
-from stompbox.server.requests import publishing
+from stompbox.server.requests import publishing, sinks
+from stompbox.spark.bounds import EARLIEST
 from stompbox.spark.link import SparkLink
 from stompbox.spark.options import Given, target_of
-from stompbox.spark.requests import Staging, publish, stage
+from stompbox.spark.requests import Staging, open_group, publish, stage
 from stompbox.store.base import Commit
 from stompbox.store.chunks import encode
 from stompbox.store.sqlite import SqliteStore
@@ -41,6 +42,31 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch is many portions, and an attempt many pieces."""
     for name, value in {"PORTION": 700, "STEP": 300, "PIECE": 1000, "WINDOW": 2000}.items():
         monkeypatch.setattr(publishing, name, value)
+    monkeypatch.setattr(sinks, "LEAST_READY", 1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Where the messages go. `becomes`: what is staged becomes the log's as it lies, and is not written a second time."""
+
+    prefix: str
+    names: tuple[str, ...]
+    settings: str = ""
+    becomes: bool = False
+
+    @property
+    def each(self) -> int:
+        """Messages of a batch, by attempt."""
+        return EACH * len(self.names)
+
+
+KEPT = """[[address-setting]]
+match = "kept"
+retention-ms = 1000000000
+"""
+QUEUES = Case("/queue/", ("a", "b"))
+TOPIC = Case("/topic/", ("kept",), KEPT, becomes=True)
+BOTH = pytest.mark.parametrize("case", [QUEUES, TOPIC], ids=["queues", "topic"])
 
 
 class Recording(SqliteStore):
@@ -64,12 +90,12 @@ def bodies(attempt: int, batch: int, name: str) -> list[bytes]:
     return [b"%s%d-%d-%d" % (name.encode(), batch, attempt, number) for number in range(EACH)]
 
 
-def chunk(attempt: int, batch: int) -> bytes:
-    """Of both addresses, in two kinds of messages that take turns."""
+def chunk(case: Case, attempt: int, batch: int) -> bytes:
+    """Of all its addresses, in two kinds of messages that take turns."""
     runs = []
-    for name in ("a", "b"):
+    for name in case.names:
         for start in range(0, EACH, 10):
-            shape = Shape({"destination": f"/queue/{name}", "kind": "odd" if start % 20 else "even"})
+            shape = Shape({"destination": case.prefix + name, "kind": "odd" if start % 20 else "even"})
             runs.append(Run(shape, bodies(attempt, batch, name)[start : start + 10]))
     first = 0
     for run in runs:
@@ -77,28 +103,31 @@ def chunk(attempt: int, batch: int) -> bytes:
     return encode(runs, 0)
 
 
-def whole(*batches: int) -> dict[str, list[bytes]]:
+def whole(case: Case, *batches: int) -> dict[str, list[bytes]]:
     return {
         name: [body for batch in batches for at in range(ATTEMPTS) for body in bodies(at, batch, name)]
-        for name in ("a", "b")
+        for name in case.names
     }
 
 
-async def written(world: World) -> None:
+async def write(world: World, case: Case) -> None:
     """As a query does: two batches."""
     for batch in range(2):
         for attempt in range(ATTEMPTS):
-            assert await world.stage(chunk(attempt, batch), attempt, batch) == ""
+            assert await world.stage(chunk(case, attempt, batch), attempt, batch) == ""
         assert await world.publish(ATTEMPTS, batch) == (
             "",
-            {"published": 2 * EACH * ATTEMPTS, "already": False},
+            {"published": case.each * ATTEMPTS, "already": False},
         )
-    assert world.there() == whole(0, 1)
+    assert world.there() == whole(case, 0, 1)
 
 
-def test_a_batch_is_published_once_after_any_commit(tmp_path: Path) -> None:
+@BOTH
+def test_a_batch_is_published_once_after_any_commit(tmp_path: Path, case: Case) -> None:
     recording = Recording(tmp_path / "recorded" / "data")
-    play(tmp_path / "recorded", recording, written)
+    play(tmp_path / "recorded", recording, lambda world: write(world, case), case.settings)
+    stored = [run for commit in recording.commits for runs in commit.runs.values() for run in runs]
+    assert {run.is_staged for run in stored} == {case.becomes}
     assert any(
         any(kind == "publishing-done" for kind, _ in commit.entries) for commit in recording.commits
     ), "it was one portion"
@@ -107,17 +136,18 @@ def test_a_batch_is_published_once_after_any_commit(tmp_path: Path) -> None:
     async def again(world: World) -> None:
         await world.settled()
         there = world.there()
-        assert there in ({}, {"a": [], "b": []}, whole(0), whole(0, 1)), "half a batch"
-        seen.add(sum(map(len, there.values())) // (2 * EACH * ATTEMPTS))
+        nothing: dict[str, list[bytes]] = {name: [] for name in case.names}
+        assert there in ({}, nothing, whole(case, 0), whole(case, 0, 1)), "half a batch"
+        seen.add(sum(map(len, there.values())) // (case.each * ATTEMPTS))
         for batch in range(2):
             code, answer = await world.publish(ATTEMPTS, batch)
             if code == "not-staged":
                 for attempt in range(ATTEMPTS):
-                    assert await world.stage(chunk(attempt, batch), attempt, batch) == ""
+                    assert await world.stage(chunk(case, attempt, batch), attempt, batch) == ""
                 code, answer = await world.publish(ATTEMPTS, batch)
             assert code == "", answer
         await world.settled()
-        assert world.there() == whole(0, 1)
+        assert world.there() == whole(case, 0, 1)
         assert (world.broker.sinks.size, world.broker.sinks.batches, world.broker.sinks.publishing) == (
             0,
             {},
@@ -132,41 +162,43 @@ def test_a_batch_is_published_once_after_any_commit(tmp_path: Path) -> None:
         for one in recording.commits[:count]:
             store.apply(copy(one))
         store.close()
-        play(folder, SqliteStore(folder / "data", synchronous=False), again)
-        assert left_behind(folder) == (0, [])
+        play(folder, SqliteStore(folder / "data", synchronous=False), again, case.settings)
+        assert left_behind(folder) == (2 * ATTEMPTS if case.becomes else 0, [])
     assert kinds >= {"staged", "publishing", "publishing-done", "sink"}
     assert seen == {0, 1, 2}
 
 
 def left_behind(folder: Path) -> tuple[int, list[str]]:
-    """Pieces of what was staged, and entries of the catalogue that tell of them."""
+    """Bodies of what was staged, and entries of the catalogue that tell of them."""
     store = SqliteStore(folder / "data", synchronous=False)
     while store.maintain():
         pass
-    (pieces,) = store._db.execute("SELECT count(*) FROM part").fetchone()
+    (bodies,) = store._db.execute("SELECT count(DISTINCT body) FROM part").fetchone()
     entries = [
         kind for kind, _ in store.recover().entries if kind in ("staged", "publishing", "publishing-done")
     ]
     store.close()
-    return pieces, entries
+    return bodies, entries
 
 
+@BOTH
 @pytest.mark.parametrize("refused", range(2, 40, 3))
-def test_a_disk_that_refuses_a_commit(refused: int, tmp_path: Path) -> None:
+def test_a_disk_that_refuses_a_commit(refused: int, tmp_path: Path, case: Case) -> None:
     """What was refused was not done, what was answered is there; and again, until it is."""
 
     async def story(world: World) -> None:
         for batch in range(2):
             for attempt in range(ATTEMPTS):
-                while await world.stage(chunk(attempt, batch), attempt, batch):
+                while await world.stage(chunk(case, attempt, batch), attempt, batch):
                     pass
             while (answer := await world.publish(ATTEMPTS, batch))[0]:
                 assert answer[0] in ("disk-full", "not-staged"), answer
         await world.settled()
-        assert world.there() == whole(0, 1)
+        assert world.there() == whole(case, 0, 1)
 
-    play(tmp_path, Recording(tmp_path / "data", lambda tried: refused <= tried < refused + 2), story)
-    assert left_behind(tmp_path) == (0, [])
+    store = Recording(tmp_path / "data", lambda tried: refused <= tried < refused + 2)
+    play(tmp_path, store, story, case.settings)
+    assert left_behind(tmp_path) == (2 * ATTEMPTS if case.becomes else 0, [])
 
 
 @dataclass
@@ -174,15 +206,17 @@ class Written:
     """One batch, and after how many operations of the disk it was confirmed."""
 
     disk: Disk
+    case: Case
     staged: list[int] = field(default_factory=list)
     published: int = 0
 
     def play(self, port: int) -> None:
         link = link_to(port)
+        hold(link, self.case)
         for attempt in range(ATTEMPTS):
-            link.ask(stage(Staging("lake", 0, attempt), 1, chunk(attempt, 0)))
+            link.ask(stage(Staging("lake", 0, attempt), 1, chunk(self.case, attempt, 0)))
             self.staged.append(len(self.disk.operations))
-        assert publish(link, "lake", 0, WON) == 2 * EACH * ATTEMPTS
+        assert publish(link, "lake", 0, WON) == self.case.each * ATTEMPTS
         self.published = len(self.disk.operations)
         link.close()
 
@@ -194,11 +228,19 @@ def link_to(port: int) -> SparkLink:
     return SparkLink(target_of(Given({"url": f"stomp://127.0.0.1:{port}"})))
 
 
+def hold(link: SparkLink, case: Case) -> None:
+    """A topic that nobody holds keeps nothing."""
+    if case.becomes:
+        for name in case.names:
+            open_group(link, "held", case.prefix + name, EARLIEST)
+
+
+@BOTH
 def test_a_batch_is_published_once_after_power_was_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case
 ) -> None:
     disk = Disk("sinks")
-    written = Written(disk)
+    written = Written(disk, case)
     with monkeypatch.context() as patched:
         disk.take_over(patched)
         asyncio.run(during(tmp_path / "recorded", written.play))
@@ -207,19 +249,20 @@ def test_a_batch_is_published_once_after_power_was_lost(
 
     def again(port: int) -> None:
         link = link_to(port)
+        hold(link, case)
         try:
             outcome = "published" if publish(link, "lake", 0, WON) else "was published"
         except Refused as refusal:
             assert refusal.code == "not-staged"
             outcome = "was not staged"
             for attempt in range(ATTEMPTS):
-                link.ask(stage(Staging("lake", 0, attempt), 1, chunk(attempt, 0)))
-            assert publish(link, "lake", 0, WON) == 2 * EACH * ATTEMPTS
+                link.ask(stage(Staging("lake", 0, attempt), 1, chunk(case, attempt, 0)))
+            assert publish(link, "lake", 0, WON) == case.each * ATTEMPTS
         link.close()
         outcomes.add(outcome)
         assert outcome != "was not staged" or cut < written.staged[-1], "what was staged is gone"
         assert outcome == "was published" or cut < written.published, "what was published is gone"
-        assert read(port) == whole(0)
+        assert read(port, case) == whole(case, 0)
 
     for cut, operation in enumerate(disk.operations, 1):
         platter.do(operation)
@@ -234,12 +277,15 @@ def test_a_batch_is_published_once_after_power_was_lost(
     assert outcomes == {"published", "was published", "was not staged"}
 
 
-def read(port: int) -> dict[str, list[bytes]]:
+def read(port: int, case: Case) -> dict[str, list[bytes]]:
     found: dict[str, list[bytes]] = {}
     with Plain(port, "1.1") as client:
-        for name in ("a", "b"):
-            client.send("SUBSCRIBE", {"destination": f"/queue/{name}", "id": name, "ack": "client"})
-            client.send("SEND", {"destination": f"/queue/{name}", "persistent": "false"}, b"end")
+        for name in case.names:
+            source = {"destination": case.prefix + name}
+            if case.becomes:
+                source = {"destination": f"/stream/{name}", "x-stream-offset": "first"}
+            client.send("SUBSCRIBE", {**source, "id": name, "ack": "client"})
+            client.send("SEND", {"destination": case.prefix + name, "persistent": "false"}, b"end")
             found[name] = []
             while (frame := client.receive()).body != b"end":
                 found[name].append(frame.body)

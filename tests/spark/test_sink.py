@@ -115,7 +115,7 @@ def test_many_blobs(fake: FakeBroker, task: type[Task]) -> None:
     message = stream(fake).write(
         batch for at in range(0, 10_000, 1000) for batch in rows(*bodies[at : at + 1000])
     )
-    assert len(message.attempts) == 2
+    assert len(message.attempts) == 5
     stream(fake).commit([message], 5)
     assert fake.logs["out"].bodies() == bodies
 

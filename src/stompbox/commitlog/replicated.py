@@ -40,6 +40,7 @@ from stompbox.store.base import (
     Store,
     StoredChunk,
 )
+from stompbox.store.staged import taken_out
 
 # entries of the catalogue, which only this file knows
 POSITION: Final = (CLUSTER, "position")
@@ -313,6 +314,10 @@ class ReplicatedStore:
             raise self._ended
         if not commit:
             return
+        if any(run.is_staged for runs in commit.runs.values() for run in runs):
+            # a record says what the messages are: other nodes may be of a version that reads no other chunks
+            read = self.local.store.read_part
+            commit = replace(commit, runs={log: taken_out(runs, read) for log, runs in commit.runs.items()})
         try:
             for kind, payload in cut(commit, self.log.largest):
                 self._append(kind, payload)

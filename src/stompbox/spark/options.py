@@ -24,7 +24,7 @@ from stompbox.spark.targets import Target, Tls, parse_place
 DEFAULT_MAX_ROWS: Final = 1_000_000
 DEFAULT_MAX_BYTES: Final = 256 << 20  # where neither limit is given: rows may be large
 FETCH_BYTES: Final = 4 * 1024 * 1024  # the broker's own limit for one answer
-STAGE_BYTES: Final = 4 * 1024 * 1024
+STAGE_BYTES: Final = 1024 * 1024
 
 
 class Role(Enum):

@@ -52,7 +52,7 @@ class Commit:
     """
 
     logs: dict[int, str] = field(default_factory=dict)  # new logs: id -> name
-    # per log, in offset order: one chunk each (or a few, by size)
+    # per log, in offset order: one chunk each (or a few, by size); one that is staged is a chunk already
     runs: dict[int, list[Run]] = field(default_factory=dict)
     # per log: never given out again, also when its messages need no storing
     next_offsets: dict[int, int] = field(default_factory=dict)

@@ -17,10 +17,12 @@ from operator import attrgetter
 from msgspec import Struct, field
 
 from stompbox.errors import StoreError
+from stompbox.handles import Staged
 from stompbox.message import Run
 from stompbox.ranges import Ranges
 from stompbox.store.base import Commit, Delivered, StoredChunk
 from stompbox.store.chunks import ChunkHead, decode, encode, has_handles, head, pieces
+from stompbox.store.staged import encode_staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def moved(logs: Mapping[int, LogState], commit: Commit) -> dict[int, LogState]:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A chunk of a log, `first` .. `stop`-1, names a large body of `size` octets."""
+    """A chunk of a log, `first` .. `stop`-1, names a large body of `size` octets; 0: it lies in that body, and its own size says so."""
 
     log: int
     first: int
@@ -135,14 +137,34 @@ def encoded(
         if runs and runs[0].first < stored:
             groups, old = _woven(runs, stored, partial(find, log))
             written.replaced.extend((log, chunk.first) for chunk in old)
-        for piece in chain.from_iterable(pieces(group, limit) for group in groups):
+        for piece in chain.from_iterable(_pieces(group, limit) for group in groups):
             if piece[-1].stop > after[log].floor:
-                blob = encode(piece, piece[0].first)
+                is_staged = piece[0].is_staged
+                blob = encode_staged(piece[0]) if is_staged else encode(piece, piece[0].first)
                 found = head(blob)
                 written.chunks.append((log, found, blob))
-                if has_handles(blob):
+                if is_staged:
+                    written.named.append(_named_whole(log, piece[0]))
+                elif has_handles(blob):
                     written.named.extend(_named(log, found, piece))
     return written
+
+
+def _pieces(runs: Sequence[Run], limit: int) -> Iterator[Sequence[Run]]:
+    """The runs in portions for chunks; what is staged is a chunk already."""
+    begin = 0
+    for at, run in enumerate(runs):
+        if run.is_staged:
+            yield from pieces(runs[begin:at], limit)
+            yield [run]
+            begin = at + 1
+    yield from pieces(runs[begin:] if begin else runs, limit)
+
+
+def _named_whole(log: int, run: Run) -> Named:
+    bodies = run.bodies
+    assert isinstance(bodies, Staged)
+    return Named(log, run.first, run.stop, bodies.body.id, 0)
 
 
 def _named(log: int, found: ChunkHead, runs: Sequence[Run]) -> Iterator[Named]:

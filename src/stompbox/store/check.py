@@ -11,18 +11,20 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
 from stompbox.errors import StoreError
 from stompbox.incarnations import INCARNATIONS, UNTOLD, Incarnations, incarnations_of
-from stompbox.store import chunks, schema, watermark
+from stompbox.store import schema, watermark
 from stompbox.store.folder import DATABASE
 from stompbox.store.inspection import inspecting
 from stompbox.store.losses import Losses
-from stompbox.store.parts import damaged_bodies
+from stompbox.store.parts import damaged_bodies, read_part
 from stompbox.store.rows import Rows
+from stompbox.store.staged import ReadPart, chunk_size, verified
 from stompbox.store.totals import counted, differences
 
 SMALL: Final = 64 << 20  # bytes; reading so much when opening takes 0.1 s
@@ -93,6 +95,7 @@ class Verifying:
 
     def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
         self._execute = connection.execute
+        self._read = partial(read_part, connection, file)
         self._file = file
         self._chunk: int | None = 0  # the last that was looked at; None: all of them were
         self._part = 0
@@ -109,10 +112,10 @@ class Verifying:
         found, octets = [], 0
         for row in self._execute(f"{_CHUNKS} WHERE id > ? ORDER BY id", (self._chunk,)):
             self._chunk = row[0]
-            problem = _wrong_with(row, self._file)
+            problem = _wrong_with(row, self._file, self._read)
             if problem:
                 found.append(problem)
-            octets += len(row[-1] or b"")
+            octets += row[-2] if isinstance(row[-2], int) else 0
             if octets >= PORTION:
                 return found
         self._chunk = None
@@ -257,8 +260,9 @@ def _blobs(
     connection: sqlite3.Connection, file: Path, progress: Callable[[int, int], None] | None
 ) -> Iterator[str]:
     (total,) = connection.execute("SELECT count(*) FROM chunk").fetchone()
+    read = partial(read_part, connection, file)
     for at, row in enumerate(connection.execute(f"{_CHUNKS} ORDER BY id"), 1):
-        problem = _wrong_with(row, file)
+        problem = _wrong_with(row, file, read)
         if problem:
             yield problem
         if progress:
@@ -267,22 +271,23 @@ def _blobs(
 
 def damaged_chunks(connection: sqlite3.Connection, file: Path) -> Iterator[tuple[int, int, int, bytes, str]]:
     """Row, log, first offset and blob of each chunk that is damaged, and what is wrong with it."""
+    read = partial(read_part, connection, file)
     for row in connection.execute(f"{_CHUNKS} ORDER BY id"):
-        problem = _wrong_with(row, file)
+        problem = _wrong_with(row, file, read)
         if problem:
             yield row[0], row[1], row[2], row[-1] if isinstance(row[-1], bytes) else b"", problem
 
 
-def _wrong_with(row: tuple[Any, ...], file: Path) -> str:
+def _wrong_with(row: tuple[Any, ...], file: Path, read: ReadPart) -> str:
     """Empty when all is well with a row of chunk."""
     _, log, *said, size, blob = row
     where = f"{file}: log {log}, chunk at offset {said[0]}"
     if not isinstance(blob, bytes):
         return f"{where}: the row has no blob"
     try:
-        found = chunks.verify(blob, where)
+        found, _ = verified(blob, where, read)
     except StoreError as error:
         return error.message
-    if said != [found.first, found.count, found.messages, found.newest] or size != len(blob):
+    if said != [found.first, found.count, found.messages, found.newest] or size != chunk_size(blob):
         return f"{where}: the row does not say what the chunk says"
     return ""

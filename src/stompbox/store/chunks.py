@@ -22,6 +22,7 @@ FOR_ONE). Who does not know the number reads the same messages.
 
 A run whose bodies lie in the store in pieces (message.py, Large) has the bit HANDLES in its routing and, in place of each body,
 <QQ> its id and its size. Only blobs with such runs have the magic SBC2; who reads blobs elsewhere gets them with the bodies in place.
+A blob of the magic SBC3 is a head alone, and says where the chunk lies (staged.py): no store gives it out.
 
 How to change the format: give MAGIC the next digit, keep reading the one before, add a blob of the old kind to the tests.
 
@@ -51,6 +52,7 @@ from stompbox.message import ANYCAST, Run, Shape
 # read with the other byte order it is another number, and refused
 MAGIC: Final = int.from_bytes(b"SBC1", "little")
 WITH_HANDLES: Final = int.from_bytes(b"SBC2", "little")
+ELSEWHERE: Final = int.from_bytes(b"SBC3", "little")
 HANDLES: Final = 1 << 31
 MAX_BLOB: Final = 1_000_000_000  # SQLite's own limit for one value, and below the 2 GiB of an Arrow column
 INTERNED_SHAPES: Final = 1024  # shapes that decoded runs share
@@ -58,8 +60,8 @@ EACH: Final = 32  # bytes that a message costs beside its body, at a guess
 AT_ONCE: Final = 2048  # values that are cut out before another thread may have its turn
 INTERNED_SIZE: Final = 4096  # bytes; larger shapes are seldom met twice and would make the cache large
 
-_HEAD: Final = struct.Struct("<IIqqqIIIII4x")
-_RUN: Final = struct.Struct("<qqIIII")
+HEAD: Final = struct.Struct("<IIqqqIIIII4x")
+ROW: Final = struct.Struct("<qqIIII")
 _SHAPE: Final = struct.Struct("<BBBBqII")
 _SIZE: Final = struct.Struct("<I")
 _HANDLE: Final = struct.Struct("<QQ")
@@ -111,7 +113,7 @@ def encode(runs: Sequence[Run], first: int) -> bytes:
         key = head.shape.cache.get(_KEY) or shape_bytes(head.shape)
         shape = shapes.setdefault(key, len(shapes))
         count = len(bodies)
-        table.append(_RUN.pack(head.first - first, head.arrived, shape, count, routing, len(arrivals) // 2))
+        table.append(ROW.pack(head.first - first, head.arrived, shape, count, routing, len(arrivals) // 2))
         numbers.extend(arrivals)
         for column in columns:
             numbers.extend(map(len, column))
@@ -122,7 +124,7 @@ def encode(runs: Sequence[Run], first: int) -> bytes:
         messages += count
         stop = head.first + count
     heads = b"".join([part for key in shapes for part in (_SIZE.pack(len(key)), key)])
-    head_bytes = _HEAD.pack(
+    head_bytes = HEAD.pack(
         0, magic, first, stop - first, newest, messages, len(shapes), len(heads), len(table), len(numbers)
     )
     data[0] = b"".join((head_bytes, heads, *table))
@@ -147,14 +149,14 @@ def encode_flat(runs: Sequence[Flat]) -> bytes:
     messages = 0
     for run in runs:
         shape = shapes.setdefault(shape_bytes(run.shape), len(shapes))
-        table.append(_RUN.pack(messages, 0, shape, run.count, ANYCAST, 0))
+        table.append(ROW.pack(messages, 0, shape, run.count, ANYCAST, 0))
         for lengths, octets in run.values:
             numbers.append(lengths)
             data.append(octets)
         messages += run.count
     heads = b"".join([part for key in shapes for part in (_SIZE.pack(len(key)), key)])
     count = sum([lengths.nbytes for lengths in numbers]) // 4
-    head_bytes = _HEAD.pack(0, MAGIC, 0, messages, 0, messages, len(shapes), len(heads), len(table), count)
+    head_bytes = HEAD.pack(0, MAGIC, 0, messages, 0, messages, len(shapes), len(heads), len(table), count)
     return _sealed(b"".join((head_bytes, heads, *table, *numbers, *data)))
 
 
@@ -222,7 +224,7 @@ def assembled(
     """A blob of rows as they lie in another one, but for the places of shapes; `rest` begins with so many numbers, then comes the data."""
     keys = b"".join([_SIZE.pack(len(key)) + key for key in map(shape_bytes, shapes)])
     rows = b"".join(runs)
-    magic = WITH_HANDLES if any(routing & HANDLES for *_, routing, _ in _RUN.iter_unpack(rows)) else MAGIC
+    magic = WITH_HANDLES if any(routing & HANDLES for *_, routing, _ in ROW.iter_unpack(rows)) else MAGIC
     fixed = (
         0,
         magic,
@@ -232,10 +234,10 @@ def assembled(
         head.messages,
         len(shapes),
         len(keys),
-        len(rows) // _RUN.size,
+        len(rows) // ROW.size,
         numbers,
     )
-    return _sealed(b"".join((_HEAD.pack(*fixed), keys, rows, *rest)))
+    return _sealed(b"".join((HEAD.pack(*fixed), keys, rows, *rest)))
 
 
 def _sealed(blob: bytes) -> bytes:
@@ -298,17 +300,20 @@ def _decoded_shape(key: bytes) -> Shape:
 _interned_shape: Final = lru_cache(INTERNED_SHAPES)(_decoded_shape)
 
 
-def verify(blob: bytes | memoryview, where: str = "chunk") -> ChunkHead:
-    """What a blob says of itself. Raises StoreError `data-corrupt` when its checksum is not what it should be."""
-    if len(blob) < _HEAD.size:
+def verify(
+    blob: bytes | memoryview, where: str = "chunk", known: Container[int] = (MAGIC, WITH_HANDLES)
+) -> ChunkHead:
+    """What a blob says of itself. Raises StoreError `data-corrupt` when its checksum is not what it should be, `data-too-new` for a format
+    that is none of these."""
+    if len(blob) < HEAD.size:
         raise StoreError(
-            "data-corrupt", f"{where}: {len(blob)} bytes are fewer than the {_HEAD.size} of a chunk's head"
+            "data-corrupt", f"{where}: {len(blob)} bytes are fewer than the {HEAD.size} of a chunk's head"
         )
-    checksum, magic, *head = _HEAD.unpack_from(blob)[:6]
+    checksum, magic, *head = HEAD.unpack_from(blob)[:6]
     actual = zlib.crc32(memoryview(blob)[4:])
     if checksum != actual:
         raise StoreError("data-corrupt", f"{where}: checksum is {actual:08x}, should be {checksum:08x}")
-    if magic not in (MAGIC, WITH_HANDLES):
+    if magic not in known:
         raise StoreError(
             "data-too-new",
             f"{where}: format {magic:08x} is not known, only {MAGIC:08x} and {WITH_HANDLES:08x}",
@@ -318,22 +323,22 @@ def verify(blob: bytes | memoryview, where: str = "chunk") -> ChunkHead:
 
 def head(blob: bytes) -> ChunkHead:
     """What a blob that was just made says of itself, not verified."""
-    return ChunkHead(*_HEAD.unpack_from(blob)[2:6])
+    return ChunkHead(*HEAD.unpack_from(blob)[2:6])
 
 
 def tables(blob: bytes | memoryview, where: str = "chunk") -> Tables:
     """The columns of a blob: nothing is copied and no message touched. Raises StoreError as `verify` does."""
     head = verify(blob, where)
-    *_, shapes, _, runs, numbers = _HEAD.unpack_from(blob)
+    *_, shapes, _, runs, numbers = HEAD.unpack_from(blob)
     view = memoryview(blob)
-    at = _HEAD.size
+    at = HEAD.size
     found = []
     for _ in range(shapes):
         (size,) = _SIZE.unpack_from(blob, at)
         key = bytes(view[at + 4 : at + 4 + size])
         found.append(shape_of(key))
         at += 4 + size
-    numbers_at = at + runs * _RUN.size
+    numbers_at = at + runs * ROW.size
     data_at = numbers_at + 4 * numbers
     return Tables(head, found, view[at:numbers_at], view[numbers_at:data_at].cast("I"), view[data_at:])
 
@@ -354,7 +359,7 @@ def decode(blob: bytes, first: int, left: Container[int] = ()) -> list[Run]:
     read = file.read
     found: list[Run] = []
     at = 0
-    for offset, arrived, index, count, routing, arrivals in _RUN.iter_unpack(table.runs):
+    for offset, arrived, index, count, routing, arrivals in ROW.iter_unpack(table.runs):
         shape = table.shapes[index]
         if index in left:
             begin = at + 2 * arrivals
@@ -382,12 +387,13 @@ def decode(blob: bytes, first: int, left: Container[int] = ()) -> list[Run]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Texts:
-    """The headers of a shape as they lie in a blob, with `size` octets, and whether content-length was given."""
+    """The headers of a shape as they lie in a blob, in `key`, with `size` octets, and whether content-length was given."""
 
     headers: list[tuple[str, str]]
     holes: list[str]
     has_length: bool
     size: int
+    key: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,20 +422,21 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """One run of a blob: what its messages say, nothing of where and when they were."""
+    """One run of a blob: what its messages say. Of where and when they were only that they follow those before, at no time (`is_plain`)."""
 
     texts: Texts
     columns: list[Column]
     bodies: Column
+    is_plain: bool
 
 
 def portions(blob: bytes) -> Iterator[Portion]:
     """The runs of a blob that a stranger has made: its layout is looked at to the last octet, and what the broker alone can know
     (offsets, times, routing) is passed over. Raises StoreError `data-corrupt`, also for a blob with handles of bodies."""
     verify(blob)
-    _, magic, _, _, _, _, shapes, heads, runs, numbers = _HEAD.unpack_from(blob)
-    runs_at = _HEAD.size + heads
-    numbers_at = runs_at + runs * _RUN.size
+    _, magic, _, _, _, _, shapes, heads, runs, numbers = HEAD.unpack_from(blob)
+    runs_at = HEAD.size + heads
+    numbers_at = runs_at + runs * ROW.size
     data_at = numbers_at + 4 * numbers
     if magic != MAGIC or data_at > len(blob):
         raise _misshapen(
@@ -437,11 +444,11 @@ def portions(blob: bytes) -> Iterator[Portion]:
             if magic != MAGIC
             else f"its tables end beyond its {len(blob)} octets"
         )
-    texts = _texts_of(memoryview(blob)[_HEAD.size : runs_at], shapes)
+    texts = _texts_of(memoryview(blob)[HEAD.size : runs_at], shapes)
     lengths = memoryview(blob)[numbers_at:data_at].cast("I").tolist()
     data = memoryview(blob)[data_at:]
-    at = size = 0
-    for _, _, index, count, routing, arrivals in _RUN.iter_unpack(memoryview(blob)[runs_at:numbers_at]):
+    at = size = messages = 0
+    for offset, _, index, count, routing, arrivals in ROW.iter_unpack(memoryview(blob)[runs_at:numbers_at]):
         if index >= len(texts) or routing & HANDLES:
             raise _misshapen(
                 f"a run is of shape {index} of {len(texts)}"
@@ -460,8 +467,12 @@ def portions(blob: bytes) -> Iterator[Portion]:
         if size > len(data):
             raise _misshapen("its values and bodies end beyond it")
         yield Portion(
-            texts[index], columns[:-1], columns[-1] if columns else Column([], data[:0], blob, data_at)
+            texts[index],
+            columns[:-1],
+            columns[-1] if columns else Column([], data[:0], blob, data_at),
+            offset == messages and not arrivals,
         )
+        messages += count
     if at != numbers or size != len(data):
         raise _misshapen("it has more than its runs need")
 
@@ -499,7 +510,7 @@ def _texts(key: bytes, number: int) -> Texts:
     except UnicodeDecodeError:
         raise _misshapen(f"a text in shape {number} is no UTF-8") from None
     pairs = list(zip(texts[: 2 * headers : 2], texts[1 : 2 * headers : 2], strict=True))
-    return Texts(pairs, texts[2 * headers :], bool(has_length), stop - at + 2 * headers)
+    return Texts(pairs, texts[2 * headers :], bool(has_length), stop - at + 2 * headers, key)
 
 
 def _misshapen(problem: str) -> StoreError:

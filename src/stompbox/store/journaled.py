@@ -358,7 +358,7 @@ def is_mergeable(commit: Commit) -> bool:
         return False
     for runs in commit.runs.values():
         for run in runs:
-            if run.is_large:  # the database must know that a chunk names the body
+            if run.is_large:  # the database must know that a chunk names the body, or lies in it
                 return False
     return True
 

@@ -27,6 +27,7 @@ from stompbox.store.changes import CursorState, LogState, Named, Written, encode
 from stompbox.store.chunks import ChunkHead
 from stompbox.store.overflow import Blob, Overflow
 from stompbox.store.spool import Spool
+from stompbox.store.staged import is_elsewhere, verified
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -133,8 +134,8 @@ class MemoryStore:
         with self._turn:
             after = moved(self._logs, commit)  # what can fail comes first
             written = encoded(self._logs, commit, after, self._chunk_bytes, self._find)
-            chunks = [(log, head, self._placed(blob)) for log, head, blob in written.chunks]
             self._put_parts(commit)
+            chunks = [(log, head, self._placed(self._here(blob))) for log, head, blob in written.chunks]
             self._logs.update(after)
             for log in commit.logs:
                 self._chunks[log] = _Chunks()
@@ -156,6 +157,10 @@ class MemoryStore:
             if self._held or self._names.counts or written.named:
                 self._name(commit, written)
 
+    def _here(self, blob: bytes) -> bytes:
+        """A chunk that was staged is taken out of its body: what is written twice here costs no disk."""
+        return verified(blob, "chunk", self._spool.get)[1] if is_elsewhere(blob) else blob
+
     def _placed(self, blob: bytes) -> bytes | Blob:
         return blob if self._overflow is None else self._overflow.put(blob)
 
@@ -173,7 +178,8 @@ class MemoryStore:
         for log, first in written.replaced:
             doubtful |= self._names.remove(log, first)
         for named in written.named:
-            self._names.add(named)
+            if named.size:
+                self._names.add(named)
         for log in {*commit.trims, *commit.dropped_logs}:
             held = self._chunks.get(log)
             for first in self._names.firsts(log):

@@ -3,7 +3,7 @@
 | table | a row is                                                | written                                             |
 |-------|---------------------------------------------------------|-----------------------------------------------------|
 | part  | a piece of a body, with its checksum                    | per commit, as pieces come; deleted in portions     |
-| name  | a chunk (log, first .. stop-1) names a body of some size, with its checksum | with the chunk, and goes with it |
+| name  | a chunk (log, first .. stop-1) names a body of some size (0: it lies there), with its checksum | with it, and goes with it |
 
 What memory holds is known to memory alone, so that after a restart nothing is held but what an entry of the kind `staged` names:
 pieces of a sender that vanished, and of messages that never reached a chunk, go then. Bodies in doubt are looked at one after the
@@ -66,7 +66,8 @@ def damaged_bodies(connection: sqlite3.Connection, file: Path) -> Iterator[str]:
     """What is wrong with large bodies, one line each. A store of an older version has none."""
     if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'name'").fetchone() is None:
         return
-    sizes = {named.body: named.size for named in read_names(connection, file)}
+    # what was staged is looked at with the chunks that lie there
+    sizes = {named.body: named.size for named in read_names(connection, file) if named.size}
     for body, size in sizes.items():
         stored = 0
         rows = connection.execute(

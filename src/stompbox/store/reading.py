@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from stompbox.store import chunks
 from stompbox.store.base import Part, StoredChunk
-from stompbox.store.parts import named_size
+from stompbox.store.parts import named_size, read_part
 from stompbox.store.rows import FROM
+from stompbox.store.staged import verified
 
 
 def read_chunks(
@@ -37,9 +38,11 @@ def read_chunks(
     found = connection.execute(
         f"SELECT first, count, blob {FROM} AND first < :stop ORDER BY first", place
     ).fetchall()
-    for first, _, blob in found:
-        chunks.verify(blob, f"{file}: log {log}, chunk at offset {first}")
-    return [StoredChunk(*row) for row in found]
+    read = partial(read_part, connection, file)
+    at = f"{file}: log {log}, chunk at offset"
+    return [
+        StoredChunk(first, count, verified(blob, f"{at} {first}", read)[1]) for first, count, blob in found
+    ]
 
 
 def first_since(connection: sqlite3.Connection, log: int, start: int, timestamp: int) -> int | None:

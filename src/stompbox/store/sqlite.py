@@ -40,6 +40,7 @@ from stompbox.store.parts import Parts, read_part
 from stompbox.store.reading import first_since, parts_of, read_chunks, size_of
 from stompbox.store.rows import Rows
 from stompbox.store.schema import DROPPED, PAGE
+from stompbox.store.staged import chunk_size
 from stompbox.store.totals import Counted, JournalState, counted
 from stompbox.store.watermark import Watermark
 
@@ -230,7 +231,7 @@ class SqliteStore:
                 self._unfolded.add(changes)
                 self._row, self._size = row, self._size + packed
             for log, head, blob in written.chunks:
-                self._merging.wrote(log, head, len(blob))
+                self._merging.wrote(log, head, chunk_size(blob))
             if self._merging.ready:
                 self._merge_beside()
 

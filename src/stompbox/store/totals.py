@@ -19,6 +19,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from stompbox.store.chunks import ChunkHead
+from stompbox.store.staged import chunk_size
 
 _HALF: Final = 0xFFFFFFFF
 _HALVES: Final = "coalesce(sum({0} & 4294967295), 0), coalesce(sum({0} >> 32), 0)"
@@ -95,7 +96,7 @@ class Counted:
 
     def put_chunk(self, log: int, head: ChunkHead, blob: bytes) -> None:
         self._chunk += 1
-        row, first, newest, size = self._chunk, head.first, head.newest, len(blob)
+        row, first, newest, size = self._chunk, head.first, head.newest, chunk_size(blob)
         self._execute(_PUT_CHUNK, (row, log, first, head.count, head.messages, newest, size, blob))
         totals = self.totals.chunks
         for at, value in enumerate(

@@ -19,7 +19,8 @@ from stompbox.broker.logs.segments import (
     cost_of,
     octets_of,
 )
-from stompbox.message import Run, Shape
+from stompbox.handles import Large, Staged
+from stompbox.message import MULTICAST, Run, Shape
 from tests.broker.world import run_of
 
 
@@ -268,3 +269,9 @@ def test_spans_that_go_from_the_front_cost_no_more_than_their_number() -> None:
     assert 99_995 in spans
     assert 5 not in spans
     assert len(spans._firsts) <= 64
+
+
+def test_what_is_not_in_memory_costs_none() -> None:
+    shape = Shape({"destination": "/topic/kept"})
+    run = Run.of_staged(shape, Staged(Large(1, 1 << 20), 10_000), routing=MULTICAST, sender=0)
+    assert cost_of(run) == cost_of(Run(shape, []))

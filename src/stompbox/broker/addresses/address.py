@@ -24,7 +24,7 @@ from stompbox.broker.queues.memory import Memory
 from stompbox.broker.queues.queue import Queue
 from stompbox.config.settings import AddressSettings
 from stompbox.errors import IllegalFrame
-from stompbox.message import ANYCAST, MULTICAST, Run
+from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
@@ -381,6 +381,22 @@ class Address:
         """Whether its messages do not survive a restart in a queue."""
         persistent = run.shape.persistent
         return not (self.settings.default_persistent if persistent is None else persistent)
+
+    def leaves_in_log(self, shape: Shape) -> bool:
+        """Whether multicast messages of this shape are kept in the log and nobody is to have them in memory: who reads them finds them
+        there, once they are stored."""
+        log, persistent = self.log, shape.persistent
+        if not (log.is_retained or self.is_read) or log.keeps or self.topics or self.fanout is not None:
+            return False
+        if (
+            self.diverts
+            or self.limits is not None
+            or self.is_timed
+            or shape.special is not None
+            or shape.retain
+        ):
+            return False
+        return self.settings.default_persistent if persistent is None else persistent
 
     def has_unread(self) -> bool:
         """Whether the log lacks messages that were confirmed: those that need no disk are, before it has them."""

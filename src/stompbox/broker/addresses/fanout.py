@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 def show(address: Address) -> None:
     """A commit has landed: its messages go to the readers of the address."""
     log, engine = address.log, address.engine
-    if sum(map(cost_of, log.unshown or ())) > engine.page_size:
+    unshown = log.unshown or ()
+    if sum(map(cost_of, unshown)) > engine.page_size or any(run.is_staged for run in unshown):
         _leave_in_log(address)
     engine.later.take((show, address), _showing(address))
 

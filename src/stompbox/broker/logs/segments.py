@@ -39,7 +39,9 @@ def _shared(shape: Shape) -> int:
 
 def cost_of(run: Run) -> int:
     """Octets of memory, about: a run of empty bodies is not free."""
-    if run.cost < 0:
+    if run.cost < 0 and run.is_staged:
+        run.cost = _shared(run.shape)
+    elif run.cost < 0:
         run.cost = (run.size if not run.is_large else 0) + EACH * len(run.bodies) + _shared(run.shape)
         if run.columns:
             run.cost += sum([sum(map(len, column)) for column in run.columns]) + VALUE * len(

@@ -25,6 +25,7 @@ before would publish a batch twice. So there are no more than `max-sinks-per-use
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -50,7 +51,8 @@ SINK: Final = "sink"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attempt:
-    """What one attempt at a partition has staged. `is_given`: its chunk is the client's own, which has been looked at."""
+    """What one attempt at a partition has staged. `is_given`: its chunk is the client's own, which has been looked at. `ready`: the chunk
+    may be a log's as it lies; the shape of its first message, as bytes, like which all others of it are routed. Empty: it may not."""
 
     sink: str
     batch: int
@@ -60,16 +62,18 @@ class Attempt:
     body: Large
     count: int  # messages
     is_given: bool
+    ready: bytes = b""
 
     @property
     def size(self) -> int:
         return max(LEAST, self.body.size)
 
     def entry(self) -> dict[str, object]:
-        return {
+        entry: dict[str, object] = {
             "sink": self.sink, "batch": self.batch, "part": self.part, "run": self.run, "user": self.user,
             "size": self.body.size, "count": self.count, "given": self.is_given,
         }  # fmt: skip
+        return entry | ({"ready": b64encode(self.ready).decode()} if self.ready else {})
 
 
 @dataclass(slots=True)
@@ -239,7 +243,9 @@ class Sinks:
     @property
     def memory(self) -> int:
         """How many octets of memory batches take, about."""
-        return MEMORY * sum([len(batch.attempts) for batch in self.batches.values()])
+        return sum(
+            [MEMORY + len(one.ready) for batch in self.batches.values() for one in batch.attempts.values()]
+        )
 
     def limit(self, most: int, most_of_user: int, most_sinks: int, timeout: int) -> None:
         """What is staged stays, and what is remembered."""
@@ -516,6 +522,7 @@ class Sinks:
             body,
             value["count"],
             value["given"],
+            b64decode(value.get("ready", "")),
         )
 
     def _publication(

@@ -23,7 +23,8 @@ from stompbox.errors import IllegalFrame, StoreError
 from stompbox.message import GROUP_SEQUENCE, NOT_TAKEN, Run, Shape
 from stompbox.stomp.runs import may_be_hole
 from stompbox.stomp.shapes import SEQUENCE, shape_of
-from stompbox.store.chunks import Column, Portion, portions
+from stompbox.store.chunks import Column, Portion, portions, shape_bytes
+from stompbox.store.staged import has_rows
 
 # what a hole may hold (message.py, Shape)
 _PLAIN: Final = bytes([octet for octet in range(0x20, 0x7F) if octet not in b":\\"])
@@ -38,6 +39,13 @@ class Alike(NamedTuple):
     messages: int
     size: int
     last: int
+
+
+class Looked(NamedTuple):
+    """What was found in a chunk. `is_chunk`: it may be the log's as it lies, but for offset, time and routing (store/staged.py)."""
+
+    kinds: list[Alike]
+    is_chunk: bool
 
 
 def runs_of(blob: bytes, options: ListenerOptions | None = None) -> list[Run]:
@@ -56,15 +64,21 @@ def runs_of(blob: bytes, options: ListenerOptions | None = None) -> list[Run]:
     return found
 
 
-def kinds_of(blob: bytes, options: ListenerOptions) -> list[Alike]:
+def kinds_of(blob: bytes, options: ListenerOptions) -> Looked:
     """What messages there are in a chunk, without a look at single ones. Raises as `runs_of` does."""
     found: dict[Shape, Alike] = {}
+    is_chunk, rows = True, 0
     for portion, stretches in _looked_at(blob, options):
+        rows += 1
+        is_chunk = is_chunk and portion.is_plain
         for shape, _, first, stop in stretches:
             sizes = portion.bodies.lengths[first:stop]
             _, messages, size, _ = found.get(shape) or (shape, 0, 0, 0)
             found[shape] = Alike(shape, messages + len(sizes), size + sum(sizes), sizes[-1])
-    return list(found.values())
+            is_chunk = is_chunk and shape_bytes(shape) == portion.texts.key
+    kinds = list(found.values())
+    # a stretch that is less than its portion has other headers than the portion: its shape differs
+    return Looked(kinds, is_chunk and has_rows(blob, rows, sum([kind.messages for kind in kinds])))
 
 
 Stretch = tuple[Shape, list[Column], int, int]

@@ -15,6 +15,8 @@ addresses comes in between; the order of the batch is kept.
 What is staged lies in the store: piece 0 of a body is the summary, its chunk follows in the others. Reading, sending and storing go on
 side by side: while PORTION of messages is sent, the one before it is on its way to the disk, and what comes next is read. So no more than
 two portions, or chunks, are in memory for a batch, and two portions on their way to the disk.
+
+Where the log alone takes them (Address.leaves_in_log) a chunk is neither read nor written again: it becomes the log's as it lies.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ from stompbox.broker.subscriptions.staging import Attempt, Prefixes, Publication
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.config import ListenerOptions
 from stompbox.errors import IllegalFrame, StompboxError, StoreError
-from stompbox.handles import Large
-from stompbox.message import Run, Shape
+from stompbox.handles import Large, Staged
+from stompbox.message import MULTICAST, Run, Shape
 from stompbox.server.addressing.naming import Names
 from stompbox.server.addressing.routing import addressed, made_queue, require_all
 from stompbox.server.requests.incoming import Alike, runs_of
@@ -346,6 +348,7 @@ class _Way:
         await self._read_ahead()
         self._pass_over(publication.done)
         while not publication.is_whole:
+            await self._look_again()
             broker.set_time()
             is_first = not publication.is_decided
             if is_first:
@@ -391,10 +394,13 @@ class _Way:
         while self._runs:
             runs = self._runs[0]
             while runs:
-                run = runs.popleft()
-                self._send(run)
+                run = runs[0]
+                if run.is_staged and not self._is_left_in_log(run.shape):
+                    self._note()
+                    return
+                self._send(runs.popleft())
                 publication.done += len(run)
-                self.size += run.size + EACH * len(run)
+                self.size += LEAST_READ if run.is_staged else run.size + EACH * len(run)
                 if runs and (self.size >= PORTION or not goes_on()):
                     self._note()
                     return
@@ -432,17 +438,24 @@ class _Way:
             except StompboxError:
                 self._drop(destination.address, len(run))
             else:
-                yield (
-                    address,
-                    Run(
-                        shape,
-                        run.bodies,
-                        run.columns,
-                        routing=routing,
-                        sender=self.session,
-                        queue=destination.queue,
-                    ),
-                )
+                yield address, self._sent(run, routing, destination.queue)
+
+    def _sent(self, run: Run, routing: int, queue: str) -> Run:
+        bodies = run.bodies
+        if isinstance(bodies, Staged):
+            return Run.of_staged(run.shape, bodies, routing=routing, sender=self.session)
+        return Run(run.shape, bodies, run.columns, routing=routing, sender=self.session, queue=queue)
+
+    def _is_left_in_log(self, shape: Shape) -> bool:
+        """Whether that is so at each address to which messages of this shape go."""
+        addresses = self.publications.broker.engine.addresses
+        for destination in self.names.parse(shape.destination, shape.headers.get("destination-type")):
+            address = addresses.get(destination.address)
+            if address is None or destination.is_temporary or destination.queue:
+                return False
+            if (destination.routing or address.kinds) != MULTICAST or not address.leaves_in_log(shape):
+                return False
+        return True
 
     def _target(self, destination: Destination, shape: Shape) -> tuple[Address, int]:
         engine = self.publications.broker.engine
@@ -468,23 +481,54 @@ class _Way:
 
     async def _read_ahead(self) -> None:
         """What cannot be read now is read again until it can; what is damaged is left out, and is told when the rest is there."""
-        broker, publication = self.publications.broker, self.publication
-        said, size = False, 0
+        publication, size = self.publication, 0
         while (
             size < PORTION
             and len(self._runs) < LOOKED_AT
             and publication.published + len(self._runs) < publication.total
         ):
             attempt = publication.attempts[publication.published + len(self._runs) - publication.stored]
+            is_begun = publication.done > 0 and not self._runs  # before a restart
+            staged = None if is_begun else self._whole(attempt)
+            if staged is not None:
+                self._runs.append(deque((staged,)))
+                size += LEAST_READ
+            else:
+                self._runs.append(deque(await self._runs_of(attempt)))
+                size += max(LEAST_READ, attempt.body.size)
+
+    def _whole(self, attempt: Attempt) -> Run | None:
+        """The run that all of an attempt is, where it becomes the log's as it lies."""
+        shape = shape_of(attempt.ready) if attempt.ready else None
+        if shape is None or not self._is_left_in_log(shape):
+            return None
+        return Run.of_staged(
+            shape, Staged(attempt.body, attempt.count), routing=MULTICAST, sender=self.session
+        )
+
+    async def _look_again(self) -> None:
+        """What was to be left in the log, and somebody is to have now, is read after all."""
+        publication = self.publication
+        while self._runs and self._runs[0] and self._runs[0][0].is_staged:
+            if self._is_left_in_log(self._runs[0][0].shape):
+                return
+            self._runs[0] = deque(
+                await self._runs_of(publication.attempts[publication.published - publication.stored])
+            )
+
+    async def _runs_of(self, attempt: Attempt) -> list[Run]:
+        """Its messages; none where they are lost."""
+        broker, publication = self.publications.broker, self.publication
+        said = False
+        while True:
             try:
-                runs = await _read(broker, attempt)
+                return await _read(broker, attempt)
             except StompboxError as error:
                 if not publication.is_decided:
                     raise
                 if error.code in GONE:
-                    self._runs.append(deque())
                     self._lose(attempt, error)
-                    continue
+                    return []
                 if not said:
                     said = True
                     where = publication.batch, publication.sink, error.message, error.code
@@ -494,9 +538,6 @@ class _Way:
                         extra={"code": error.code},
                     )
                 await asyncio.sleep(AGAIN)
-                continue
-            self._runs.append(deque(runs))
-            size += max(LEAST_READ, attempt.body.size)
 
     def _lose(self, attempt: Attempt, error: StompboxError) -> None:
         """Goes on without an attempt that cannot be read. Others may have read some of its batch, which cannot be taken back."""

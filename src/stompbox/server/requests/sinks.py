@@ -23,7 +23,7 @@ from stompbox.message import Run, Shape
 from stompbox.server.addressing.routing import answered, require_all
 from stompbox.server.addressing.transforming import Transform, inward
 from stompbox.server.owners import owner_of
-from stompbox.server.requests.incoming import Alike, kinds_of, runs_of
+from stompbox.server.requests.incoming import Alike, Looked, kinds_of, runs_of
 from stompbox.server.requests.publishing import Inspection, checked, keep, reading_of, summary_of
 from stompbox.server.requests.replies import (
     Reply,
@@ -35,7 +35,7 @@ from stompbox.server.requests.replies import (
 )
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.shapes import shape_of
-from stompbox.store.chunks import encode
+from stompbox.store.chunks import encode, shape_bytes
 
 if TYPE_CHECKING:
     from stompbox.server.requests.asker import Asker
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 # shapes, or messages with a transformer, that are looked at before others get their turn
 OF_A_TURN: Final = 500
 ONCE_PER: Final = ("batch", "destination")
+# octets of a chunk that may become a log's as it lies: smaller ones are joined, and larger ones cut, when they are published
+LEAST_READY: Final = 64 << 10
+MOST_READY: Final = 4 << 20
+MOST_KEPT: Final = 1 << 10  # octets of a shape that memory keeps for it
 
 
 def _sink(connection: Asker, frame: Frame) -> str:
@@ -74,11 +78,12 @@ async def stage(connection: Asker, frame: Frame) -> Reply:
     if sinks.is_published(sink, batch, by_destination=is_by_destination):
         return json_reply({"staged": 0})
     sinks.begin_run(sink, run)
-    chunk, kinds = await _looked_at(connection, frame)
+    chunk, (kinds, is_chunk) = await _looked_at(connection, frame)
     body = broker.engine.bodies.new()
     body.size = len(chunk)
     count, is_given = sum([kind.messages for kind in kinds]), chunk is frame.body
-    attempt = Attempt(sink, batch, part, run, owner_of(connection), body, count, is_given)
+    ready = _ready(kinds, len(chunk)) if is_chunk else b""
+    attempt = Attempt(sink, batch, part, run, owner_of(connection), body, count, is_given, ready)
     sinks.reserve(attempt)
     try:
         _require_disk(connection)
@@ -105,14 +110,34 @@ def _require_disk(connection: Asker) -> None:
         raise Refused(trouble.code, trouble.text)
 
 
-async def _looked_at(connection: Asker, frame: Frame) -> tuple[bytes, list[Alike]]:
+def _ready(kinds: Sequence[Alike], size: int) -> bytes:
+    """The first of these shapes as bytes, when a chunk of them may be a log's as it lies: it is not too small or large for one, and all of
+    its messages go the same way, and ask for nothing when they arrive."""
+    if not (kinds and LEAST_READY <= size <= MOST_READY):
+        return b""
+    first = kinds[0].shape
+    to, persistent = _way(first), first.persistent
+    for shape, *_ in kinds:
+        if shape.special is not None or shape.retain or shape.expires:
+            return b""
+        if _way(shape) != to or shape.persistent is not persistent:
+            return b""
+    key = shape_bytes(first)
+    return key if len(key) <= MOST_KEPT else b""
+
+
+def _way(shape: Shape) -> tuple[str, str | None]:
+    return shape.destination, shape.headers.get("destination-type")
+
+
+async def _looked_at(connection: Asker, frame: Frame) -> tuple[bytes, Looked]:
     """The chunk that is kept, which is the client's own where its messages stay as they are, and what is in it."""
     beside = partial(asyncio.get_running_loop().run_in_executor, None)
     if connection.transform is None and connection.added_headers is None:
-        kinds = await beside(kinds_of, frame.body, connection.options)
+        looked = await beside(kinds_of, frame.body, connection.options)
         with connection.changing_nothing("what a client stages was looked at"):
-            if not await _has_replies(connection, [kind.shape for kind in kinds]):
-                return frame.body, kinds
+            if not await _has_replies(connection, [kind.shape for kind in looked.kinds]):
+                return frame.body, looked
     runs = await beside(runs_of, frame.body, connection.options)
     if connection.transform is not None:
         runs = [run for given in runs async for run in _transformed(connection, connection.transform, given)]
@@ -121,13 +146,13 @@ async def _looked_at(connection: Asker, frame: Frame) -> tuple[bytes, list[Alike
     return await beside(_packed, runs)
 
 
-def _packed(runs: Sequence[Run]) -> tuple[bytes, list[Alike]]:
+def _packed(runs: Sequence[Run]) -> tuple[bytes, Looked]:
     first = 0
+    runs = [run for run in runs if run.bodies]
     for run in runs:
         run.first, first = first, first + len(run)
-    return encode(runs, 0), [
-        Alike(run.shape, len(run), run.size, len(run.bodies[-1])) for run in runs if run.bodies
-    ]
+    kinds = [Alike(run.shape, len(run), run.size, len(run.bodies[-1])) for run in runs]
+    return encode(runs, 0), Looked(kinds, is_chunk=True)
 
 
 async def _has_replies(connection: Asker, shapes: Sequence[Shape]) -> bool:
