@@ -389,6 +389,8 @@ class Engine(Catalogue):
         if load.queue.id not in self.queues:
             return
         self.bodies.adopt(runs)
+        for run in runs:
+            run.is_logged = True
         self.work.begin()
         load.then(load.queue, runs, load.start, stop)
 

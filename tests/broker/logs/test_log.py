@@ -47,6 +47,31 @@ def test_what_nobody_needs_any_more_is_not_written() -> None:
     assert commit.runs == {1: [needed]}
 
 
+def test_what_the_log_has_is_not_stored_again_whoever_asks() -> None:
+    log = log_with(0)
+    run = appended(log, 2)
+    assert not log.add(run)
+    assert given(log).runs == {1: [run]}
+    assert not log.add(run), "on its way"
+    log.landed(log.next)
+    assert not log.add(run), "there"
+    assert given(log).runs == {}
+    assert log.in_memory(2) == ([], 2)
+
+
+def test_what_is_needed_again_while_a_commit_flies_that_has_it_not_is_there_once() -> None:
+    log = log_with(3)
+    again, needed = appended(log, 3), appended(log)
+    given(log)
+    log.add(again)
+    assert log.in_memory(0) == ([again, needed], 4)
+    log.failed()
+    assert log.in_memory(0) == ([again, needed], 4)
+    log.cursors[0] = Cursor(0, 0, is_durable=True)
+    log.cursors[0].reach = FAR
+    assert given(log).runs == {1: [again, needed]}
+
+
 def test_offsets_that_are_not_stored_are_reserved() -> None:
     """They were given to messages; a message-id must not name two."""
     log = log_with(5)

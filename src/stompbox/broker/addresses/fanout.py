@@ -227,7 +227,7 @@ class Fanout:
             return
         if ranges is None:
             ranges = _asked(queue, run)
-        if queue.paged_from >= 0 and not run.is_logged:
+        if queue.paged_from >= 0:
             engine.log_run(self.address, run, is_loose=True)
         for first, stop in ranges:
             if queue.tally is not None:

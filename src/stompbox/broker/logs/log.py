@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -100,16 +100,25 @@ class Log:
         return sum([stop - first for low, high in ranges for first, stop in self.unused.gaps(low, high)])
 
     def add(self, run: Run) -> bool:
-        """A run for the next commit, in its place: what was published because of it may have come before it. False: it is there."""
+        """A run for the next commit, in its place: what was published because of it may have come before it. False: the log has it, or
+        will: nothing stands there twice, whoever asks for it."""
+        if run.is_logged:
+            return False
         pending = self.pending
         at = len(pending)
         while at and pending[at - 1].first > run.first:
             at -= 1
-        if at and pending[at - 1] is run:
-            return False
+        if self.flying and run.first <= self.flying[-1].first:
+            self._recall(run)
         pending.insert(at, run)
         run.is_logged = True
         return True
+
+    def _recall(self, run: Run) -> None:
+        """A run that nobody needed any more when a commit was taken is needed again while that is under way, which has it not."""
+        at = bisect_left(self.flying, run.first, key=_FIRST)
+        if self.flying[at] is run:
+            del self.flying[at]
 
     def kept_from(self, now: int) -> int:
         """Below it nobody needs anything, and no rule keeps it."""

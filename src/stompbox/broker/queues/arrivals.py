@@ -261,8 +261,7 @@ def _wake_stretch(queue: LoggedQueue, runs: list[Run], at: int, first: int, stop
     stretch after the other."""
     while at < len(runs) and runs[at].first < stop:
         run = runs[at]
-        high = min(run.stop, stop)
-        low = max(run.first, first)
+        low, high = max(run.first, first), min(run.stop, stop)
         queue.skip(first, low)
         for segment, is_wanted in paging.sifted(queue, run, low, high):
             if is_wanted:

@@ -182,8 +182,7 @@ class LoggedQueue(SharedQueue):
 
     def page(self, run: Run, first: int) -> None:
         """From here on the log alone has its messages, those of this run, too."""
-        if not run.is_logged:
-            self.engine.log_run(self.address, run, is_loose=True)
+        self.engine.log_run(self.address, run, is_loose=True)
         self.leave_in_log(first)
 
     def leave_in_log(self, first: int) -> None:

@@ -221,7 +221,6 @@ def is_sifted_at_once(queue: LoggedQueue, run: Run, first: int, stop: int) -> bo
 
 def sifted(queue: LoggedQueue, run: Run, first: int, stop: int) -> Iterator[tuple[Segment, bool]]:
     """What was found in the log, and whether it is for this queue."""
-    run.is_logged = True
     is_old = first < queue.suspect_below
     if not queue.wants(run) or is_gone(queue, run, first):
         yield Segment(run, first, stop), False

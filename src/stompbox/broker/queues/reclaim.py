@@ -179,8 +179,7 @@ def _reached(queue: LoggedQueue, out: list[Segment]) -> int:
 
 
 def _log(queue: LoggedQueue, segment: Segment) -> None:
-    if not segment.run.is_logged:
-        queue.engine.log_run(queue.address, segment.run, is_loose=True)
+    queue.engine.log_run(queue.address, segment.run, is_loose=True)
 
 
 EMPTIED: Final = 64  # segments of one step
