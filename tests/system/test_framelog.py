@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -175,6 +176,26 @@ def test_what_is_no_wish_is_refused(serve: Serve) -> None:
         ("frames/log", {}),
         ("frames/log", {"by": "name", "value": "x"}),
         ("frames/stop", {"by": "user"}),
+        ("frames/log", {"by": "peer", "value": "localhost"}),
     ):
         assert post(served.admin, path, body).json["error"]["code"] == "bad-json"
+    for value in ("99", "-1", "first"):
+        error = post(served.admin, "frames/log", {"by": "connection", "value": value}).json["error"]
+        assert (error["code"], value in error["message"]) == ("no-such-connection", True)
+    assert read(served.admin, "frames") == {"frames": []}
+    wish = {"by": "peer", "value": "::1"}
+    assert post(served.admin, "frames/log", wish | {"value": "0:0::1"}).json == {"frames": [wish]}
     assert post(served.admin, "frames/stop", {}).json == {"frames": []}
+
+
+def test_in_json_an_entry_says_whose_frame_it_is(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "users.toml").write_text(USERS)
+    served = serve(
+        "--config", str(tmp_path / "users.toml"), "--log-level", "debug", "--log-format", "json", "--no-admin"
+    )
+    with connected((served.host, served.port), "tcp") as client:
+        log_in(client, "login:alice\npasscode:s3cret\n")
+        confirmed(client, "SEND\ndestination:/queue/a\n\n{}")
+    entries = [json.loads(line) for line in wait_for(served, "OUT: RECEIPT")]
+    assert {entry.get("user") for entry in entries if "SEND" in entry["message"]} == {"alice"}
+    assert {type(entry["connection"]) for entry in entries} == {int}

@@ -6,14 +6,14 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import stomp
 
 import stompbox
 from stompbox.errors import ConfigError, ConnectionLost, Refused, StompboxError, UsageError
-from stompbox.testing import Broker
+from stompbox.testing import Broker, inside
 
 WITHIN = 10.0  # seconds for anything
 
@@ -378,3 +378,50 @@ def test_a_schedule_sends_at_each_of_its_times() -> None:
         assert broker.messages("/queue/b") == [] and len(broker.messages("/queue/a")) == 10
         broker.advance(1)
         assert [each.body for each in broker.messages("/queue/b")] == [b"2"]
+
+
+# --- what cannot be meant ------------------------------------------------------------------------------------------------------
+
+
+WRONG: list[tuple[Callable[[Broker], object], str]] = [
+    (lambda broker: broker.messages(None), "destination is None"),  # type: ignore[arg-type]
+    (
+        lambda broker: broker.messages("/queue/*.new"),
+        "destination is '/queue/*.new'; allowed is one without wildcards",
+    ),
+    (lambda broker: broker.sent(""), "destination is ''"),
+    (lambda broker: broker.delivered(5), "destination is 5"),  # type: ignore[arg-type]
+    (lambda broker: broker.refuse("/queue/#"), "destination is '/queue/#'; allowed is one without wildcards"),
+    (lambda broker: broker.frames("sideways"), "way is 'sideways'; allowed are received, sent"),  # type: ignore[arg-type]
+    (lambda broker: broker.frames("sent", "message"), "command is 'message'; allowed are ABORT, ACK, BEGIN"),
+    (lambda broker: broker.advance(-1), "seconds is -1; allowed is a number from 0 on"),
+    (lambda broker: broker.advance(float("nan")), "seconds is nan"),
+    (lambda broker: broker.advance("1"), "seconds is '1'"),  # type: ignore[arg-type]
+    (lambda broker: broker.wait_until(bool, within="1"), "within is '1'"),  # type: ignore[arg-type]
+    (lambda broker: broker.wait_for_sent("/queue/a", count="1"), "count is '1'; allowed is a whole number"),  # type: ignore[arg-type]
+    (lambda broker: broker.wait_for_delivered("/queue/a", count=1.5), "count is 1.5"),  # type: ignore[arg-type]
+    (lambda broker: Broker(record=-1), "record is -1"),
+    (lambda broker: Broker(None), "config is None; allowed is a mapping"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("asked", "text"), WRONG, ids=[text for _, text in WRONG])
+def test_what_cannot_be_meant_is_named(asked: Callable[[Broker], object], text: str) -> None:
+    with Broker() as broker, pytest.raises(UsageError) as caught:
+        asked(broker)
+    assert caught.value.message.startswith(text)
+
+
+def test_a_queue_of_very_many_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inside, "PORTION", 7)
+    with Broker({"global-max-size": "64KiB"}) as broker, broker.client() as client:
+        client.send_many("/queue/a", (b"%08d" % number + b"x" * 1000 for number in range(300)))
+        assert [int(message.body[:8]) for message in broker.messages("/queue/a")] == [*range(300)]
+
+
+def test_a_broker_that_begins_again_has_seen_nothing() -> None:
+    broker = Broker()
+    for _ in range(2):
+        with broker, broker.client() as client:
+            client.send("/queue/a", b"1")
+            assert len(broker.sent()) == 1

@@ -4,7 +4,8 @@ endpoint (endpoints.py), whose description is its docstring."""
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Final
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import Meta, Struct
 
@@ -15,6 +16,9 @@ from stompbox.security import Right
 from stompbox.server import reloading
 from stompbox.server.requests import grouping
 from stompbox.server.session.framelog import By, Wish
+
+if TYPE_CHECKING:
+    from stompbox.server.broker import Broker
 
 ON_DESTINATIONS: Final = "Needs `manage` on its destinations as they are written."
 
@@ -191,9 +195,23 @@ async def log_frames(asked: ApiRequest) -> object:
             raise IllegalFrame(
                 "bad-json", f"`by` is one of {', '.join([by.value for by in By])}, and `value` says which"
             )
+    with naming("value"):
+        wish = Wish(order.by, _one_of(asked.broker, order.by, order.value))
     asked.begin()
-    asked.broker.frames.add(Wish(order.by, order.value))
+    asked.broker.frames.add(wish)
     return {"frames": asked.broker.frames.listed()}
+
+
+def _one_of(broker: Broker, by: By, value: str) -> str:
+    """What is followed, in its usual spelling. Raises for what no frame can come from: a user or an address may come later."""
+    if by is By.CONNECTION and not any(str(one.session_id) == value for one in broker.connections):
+        raise Refused("no-such-connection", f"connection {value[:80]!r} is not there, or not any more")
+    if by is By.PEER and value != "local":  # a file of this machine
+        try:
+            return str(ip_address(value))
+        except ValueError:
+            raise IllegalFrame("bad-json", f"peer {value[:80]!r} is no IP address, and not `local`") from None
+    return value
 
 
 @changing("frames/stop", OfFrames, FrameWishes, ON_BROKER)

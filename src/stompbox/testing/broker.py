@@ -12,19 +12,21 @@ millisecond, so that nothing of it has to be awaited but what waits for somethin
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from tempfile import TemporaryDirectory
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from stompbox import blocking
 from stompbox.client import Client
 from stompbox.client import connect as connect_client
 from stompbox.client.loopthread import LoopThread
 from stompbox.errors import ConnectionLost, UsageError
+from stompbox.stomp.frames import CLIENT_COMMANDS, SERVER_COMMANDS
 from stompbox.testing.inside import Clock, Held, House
 from stompbox.testing.recording import Exchanged, Record, Way, outline
 from stompbox.testing.sockets import Connected, Fault, connected
@@ -103,6 +105,11 @@ class Broker:
     def __init__(
         self, config: Mapping[str, Any] = NO_CONFIG, *, frozen: bool = False, record: int = RECORDED
     ) -> None:
+        if not isinstance(config, Mapping):
+            raise UsageError(
+                "bad-argument", f"config is {config!r}; allowed is a mapping with keys of stompbox.toml"
+            )
+        _require_number("record", record, whole=True)
         self._config = config
         self._clock = Clock(is_frozen=frozen)
         self._changes = Changes()
@@ -117,6 +124,7 @@ class Broker:
         """Accepts connections when it returns. Raises ConfigError for a configuration that is wrong."""
         if self._thread is not None:
             raise UsageError("already-opened", "this broker runs already")
+        self._record.frames.clear()  # of an earlier run
         self._folder = TemporaryDirectory(prefix="stompbox-")
         self._thread = LoopThread("stompbox-broker")
         try:
@@ -215,16 +223,21 @@ class Broker:
 
     def messages(self, destination: str) -> list[Held]:
         """What a queue holds, in its order, also what a consumer has and has not answered; not what waits for its time. A queue that
-        is not there holds nothing. Raises UsageError for a topic."""
+        is not there holds nothing. Raises UsageError for a topic, or several of them."""
+        _require_destination(destination)
         return self._do(self._house.messages(destination))
 
     def sent(self, destination: str | None = None) -> list[Exchanged]:
         """What clients have sent, to a destination as they wrote it, or to all: those of a transaction from its COMMIT on. What was
         refused is among them: `errors` has the answer."""
+        if destination is not None:
+            _require_destination(destination)
         return self._ask(lambda: self._record.sent(destination))
 
     def delivered(self, destination: str | None = None) -> list[Exchanged]:
         """The MESSAGE frames that went out, again for each subscription and each redelivery."""
+        if destination is not None:
+            _require_destination(destination)
         return self._ask(lambda: self._record.delivered(destination))
 
     def errors(self) -> list[Exchanged]:
@@ -232,7 +245,12 @@ class Broker:
         return self.frames("sent", "ERROR")
 
     def frames(self, way: Way | None = None, command: str | None = None) -> list[Exchanged]:
-        """All frames in their order: `received` by the broker, or `sent` by it."""
+        """All frames in their order: `received` by the broker, or `sent` by it. Raises UsageError for a command that there is not."""
+        if way not in (None, *get_args(Way)):
+            raise UsageError("bad-argument", f"way is {way!r}; allowed are {', '.join(get_args(Way))}")
+        if command is not None and command not in CLIENT_COMMANDS | SERVER_COMMANDS:
+            known = ", ".join(sorted(CLIENT_COMMANDS | SERVER_COMMANDS))
+            raise UsageError("bad-argument", f"command is {command!r}; allowed are {known}")
         return self._ask(lambda: self._record.all(way, command))
 
     def clear(self) -> None:
@@ -251,31 +269,37 @@ class Broker:
 
     def wait_until(self, is_so: Callable[[], object], within: float = WITHIN) -> None:
         """Returns as soon as it is so; looks whenever the broker has done something. Raises TimeoutError after `within` seconds."""
+        _require_number("within", within)
         if not self._changes.wait(is_so, time.monotonic() + within):
             raise self._in_vain(within)
 
     async def until(self, is_so: Callable[[], object], within: float = WITHIN) -> None:
         """Waits as `wait_until` does, in a coroutine whose loop goes on meanwhile."""
+        _require_number("within", within)
         if not await self._changes.arrive(is_so, time.monotonic() + within):
             raise self._in_vain(within)
 
     def wait_for_sent(self, destination: str, count: int = 1, within: float = WITHIN) -> list[Exchanged]:
         """Waits until so many messages were sent there, and returns them."""
+        _require_number("count", count, whole=True)
         self.wait_until(lambda: len(self.sent(destination)) >= count, within)
         return self.sent(destination)
 
     async def until_sent(self, destination: str, count: int = 1, within: float = WITHIN) -> list[Exchanged]:
+        _require_number("count", count, whole=True)
         await self.until(lambda: len(self.sent(destination)) >= count, within)
         return self.sent(destination)
 
     def wait_for_delivered(self, destination: str, count: int = 1, within: float = WITHIN) -> list[Exchanged]:
         """Waits until so many messages of it went out, and returns them."""
+        _require_number("count", count, whole=True)
         self.wait_until(lambda: len(self.delivered(destination)) >= count, within)
         return self.delivered(destination)
 
     async def until_delivered(
         self, destination: str, count: int = 1, within: float = WITHIN
     ) -> list[Exchanged]:
+        _require_number("count", count, whole=True)
         await self.until(lambda: len(self.delivered(destination)) >= count, within)
         return self.delivered(destination)
 
@@ -294,10 +318,7 @@ class Broker:
     def advance(self, seconds: float) -> None:
         """The broker's clock goes on. All that comes due meanwhile (expiry, delays, redelivery, schedules) happens in its order, each at
         its time, and has happened when this returns."""
-        if seconds < 0:
-            raise UsageError(
-                "bad-argument", f"time goes on: advance takes seconds from 0 on, not {seconds:g}"
-            )
+        _require_number("seconds", seconds)
         self._do(self._house.broker.advance(round(seconds * 1000)))
 
     # Faults
@@ -322,6 +343,7 @@ class Broker:
 
     def refuse(self, destination: str) -> Fault:
         """SEND and SUBSCRIBE to it get an ERROR `not-permitted`; subscriptions that are there stay."""
+        _require_destination(destination)
         address = self._ask(lambda: self._house.address(destination)).address
         return self._fault(f"refuse {destination}", lambda more: self._house.refuse(address, more))
 
@@ -340,3 +362,18 @@ class Broker:
 
     def __repr__(self) -> str:
         return f"<testing.Broker {self.url if self._thread is not None else 'not running'}>"
+
+
+def _require_number(name: str, value: float, *, whole: bool = False) -> None:
+    is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value < 0:
+        raise UsageError(
+            "bad-argument", f"{name} is {value!r}; allowed is a {'whole ' if whole else ''}number from 0 on"
+        )
+
+
+def _require_destination(destination: str) -> None:
+    if not isinstance(destination, str) or not destination:
+        raise UsageError(
+            "bad-argument", f"destination is {destination!r}; allowed is a str that is not empty"
+        )

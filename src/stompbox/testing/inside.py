@@ -19,7 +19,7 @@ from stompbox.config import Configuration
 from stompbox.config.sources import convert
 from stompbox.errors import NotPermitted, StoreError, UsageError
 from stompbox.handles import Large
-from stompbox.message import MULTICAST
+from stompbox.message import MULTICAST, Run
 from stompbox.security import Permissions, Right, User
 from stompbox.server.broker import Broker
 from stompbox.server.run import stop
@@ -47,7 +47,7 @@ SETTLE_WITHIN: Final = 10.0  # seconds for what the broker does of itself, when 
 ACCEPTING: Final = (
     20  # turns of the loop in which a socket is accepted, which asyncio does not expect to outlive its server
 )
-MOST: Final = 10_000  # messages of a queue that a test is shown
+PORTION: Final = 10_000  # messages of a queue that are looked for at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,11 @@ class House:
         return [each for queue in self._queues(destination) for each in await self._held(queue)]
 
     async def _held(self, queue: Queue) -> list[Held]:
-        found, _ = await first_of(self.broker, queue, MOST, Wanted())
+        found: list[tuple[int, Run]] = []
+        start: int | None = 0
+        while start is not None:
+            part, start = await first_of(self.broker, queue, PORTION, Wanted(start=start))
+            found += part
         out = await delivering(self.broker, queue)
         held = []
         for offset, run in found:
@@ -271,7 +275,12 @@ class House:
 
     def address(self, destination: str) -> Destination:
         names = self.broker.names_of(self.listeners[0].options)
-        return names.parse_one(destination)
+        found = names.parse_one(destination)
+        if found.is_wild:
+            raise UsageError(
+                "bad-argument", f"destination is {destination!r}; allowed is one without wildcards"
+            )
+        return found
 
     def _queues(self, destination: str) -> list[Queue]:
         named = self.address(destination)

@@ -139,7 +139,9 @@ class FrameLog:
         )
         level = log.getEffectiveLevel()  # what an operator asks for is said whatever the level
         level = logging.DEBUG if level <= logging.DEBUG else max(level, logging.INFO)
-        log.log(level, "%s %s: %s%s", self.connection.name, way, text, rest)
+        connection = self.connection
+        marks = {"connection": connection.session_id, "user": connection.user.name}
+        log.log(level, "%s %s: %s%s", connection.name, way, text, rest, extra=marks)
 
     def _is_meant(self, head: bytes) -> bool:
         found = _DESTINATION.search(head)
