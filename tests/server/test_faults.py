@@ -462,3 +462,16 @@ def test_a_fault_while_the_broker_is_told_to_stop_is_told(
         monkeypatch.setattr(Commits, "_gather", raising)
 
     assert_stopped(play(tmp_path, story))
+
+
+def test_a_commit_that_is_under_way_when_a_node_stops_leading_is_no_fault(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(world: World) -> None:
+        world.broker.faults.depose(StoreError("fenced", "somebody else leads"))
+        world.broker.faults.stop("the store was at work", StoreError("log-closed", "it was closed"))
+
+    with caplog.at_level(logging.INFO, "stompbox"):
+        play(tmp_path, story)
+    assert [record.levelname for record in caplog.records if "lead" in record.message] == ["WARNING"]
+    assert not any(record.levelno >= logging.ERROR for record in caplog.records)

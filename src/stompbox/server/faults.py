@@ -57,11 +57,11 @@ class Faults:
 
     def stop(self, doing: str, error: BaseException) -> None:
         """The engine, or the store, may be in the middle of something. From here on nothing leaves: no commit, no octet."""
-        if self.last is not None:
-            log.error("and while it stops, %s: %s", doing, told(error), exc_info=error)
-            return
         if isinstance(error, StoreError) and error.code in DEPOSED:
             self.depose(error)
+            return
+        if self.last is not None:
+            log.error("and while it stops, %s: %s", doing, told(error), exc_info=error)
             return
         self._halt()
         queue = queue_in(error.__traceback__, self.broker.engine.queues)
