@@ -138,7 +138,7 @@ class Subscription:
 
     def unsubscribe(self) -> None:
         self._fetched.clear()
-        self._thread.call(self._feed.unsubscribe())
+        self._thread.end(self._feed.unsubscribe())
 
     def delete(self) -> None:
         """Like `unsubscribe`, and the broker forgets the durable subscription with all that is kept for it."""
@@ -217,7 +217,7 @@ class Subscription:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._fetched.clear()
-        self._thread.call(self._feed.leave(is_failing=error is not None))
+        self._thread.end(self._feed.leave(is_failing=error is not None))
 
     def __repr__(self) -> str:
         return f"<blocking Subscription of {self._feed!r}>"

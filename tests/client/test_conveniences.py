@@ -519,6 +519,33 @@ def test_a_reply_to_nobody(broker: Broker) -> None:
                 client.reply(message, b"?")
 
 
+def test_what_was_committed_is_not_aborted(broker: Broker) -> None:
+    async def story() -> None:
+        async with connected(broker) as client:
+            transaction = client.transaction()
+            await transaction.begin()
+            await transaction.send("/queue/a", b"1")
+            await transaction.commit()
+            await transaction.abort()
+            assert transaction.state.name == "COMMITTED"
+
+    run(story())
+    assert len(broker.messages("/queue/a")) == 1 and not broker.frames("received", "ABORT")
+
+
+def test_a_client_that_is_closed_has_ended_its_subscriptions(broker: Broker) -> None:
+    """Who leaves their blocks afterwards, in whichever thread, is told of no fault."""
+    client = broker.client().open()
+    with client.subscribe("/queue/a", ack="client-individual") as messages:
+        closing = threading.Timer(0.05, client.close)
+        closing.start()
+        assert [*messages] == []
+        closing.join()
+    messages.unsubscribe()
+    with pytest.raises(ConnectionLost):
+        client.send("/queue/a", b"1")
+
+
 # --- states -------------------------------------------------------------------------------------------------------------------
 
 

@@ -386,7 +386,7 @@ class Feed:
             if not self._is_open:
                 raise UsageError(
                     "not-opened",
-                    "this subscription is not open yet: use `async with client.subscribe(…) as messages:`",
+                    "this subscription is not open yet: open it, or use `client.subscribe(…) as messages` in a `with` (`async with`)",
                 )
             self._arrived.clear()
             await self._arrived.wait()

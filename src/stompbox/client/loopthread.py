@@ -53,6 +53,14 @@ class LoopThread:
             future.cancel()
             raise
 
+    def end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs `work`, which ends something that a client that is closed has ended, too: then it does nothing."""
+        try:
+            self.call(work)
+        except ConnectionLost as error:
+            if error.code != "closed":
+                raise
+
     def post(self, work: Callable[[], None]) -> None:
         """Has `work` run in the loop soon, in the order posted. Many posts wake the loop once."""
         self._posted.append(work)

@@ -139,7 +139,12 @@ class Transaction:
             raise
 
     async def abort(self) -> None:
-        """Returns when the broker has confirmed it. Messages acknowledged in the transaction can be acknowledged again."""
+        """Returns when the broker has confirmed it. Messages acknowledged in the transaction can be acknowledged again.
+
+        Of one that was committed nothing is left to abort: it stays so.
+        """
+        if self.state is TransactionState.COMMITTED:
+            return
         was_open = self.state is TransactionState.OPEN
         self.state = TransactionState.ABORTED
         self._release()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import Enum, auto
 from typing import Final
 
 from stompbox.broker.addresses.destinations import PREFIXES, Destination, parse, parse_all, require_free
@@ -27,17 +27,20 @@ REQUESTS_AT: Final = (
 
 
 class Asks(Enum):
-    """What a SEND asks of the broker itself, by its destination: it goes to no address then, and is stored nowhere. The value is the code
-    of the ERROR for one that is no question by itself."""
+    """What a SEND asks of the broker itself, by its destination: it goes to no address then, and is stored nowhere."""
 
-    NOTHING = ""
-    REQUEST = "bad-destination"  # requests/dispatch.py
-    QUESTION = "bad-management"  # requests/management.py
+    NOTHING = auto()
+    REQUEST = auto()  # requests/dispatch.py
+    QUESTION = auto()  # requests/management.py
 
     def refusal(self) -> IllegalFrame:
         """For a part of a transaction, or of what is staged, and for a body that comes in pieces."""
         text = "the broker itself answers what is sent there: that cannot be in a transaction, staged for a sink, or have a large body"
-        return IllegalFrame(self.value, text)
+        return (
+            IllegalFrame("bad-destination", text)
+            if self is Asks.REQUEST
+            else IllegalFrame("bad-management", text)
+        )
 
 
 def _strict() -> UnknownHeaderPolicy:
