@@ -91,30 +91,6 @@ def test_a_cancelled_block_leaves_its_message_unacknowledged() -> None:
     run(story())
 
 
-@pytest.mark.parametrize("is_cancelled", [True, False])
-def test_a_subscription_that_is_given_up_before_it_is_confirmed_takes_no_messages(is_cancelled: bool) -> None:
-    """The broker may have made it: with ack="auto" what it sends would be lost."""
-
-    async def story() -> None:
-        limit = 30.0 if is_cancelled else 0.05
-        async with (
-            serving() as broker,
-            stompbox.connect(broker.url, receipt_timeout=limit) as client,
-        ):
-            broker.on["SUBSCRIBE"] = lambda session, frame: None
-            opened = asyncio.create_task(client.subscribe("/queue/a", id="one").open())
-            await broker.until(lambda: broker.seen("SUBSCRIBE"))
-            if is_cancelled:
-                opened.cancel()
-            with pytest.raises(asyncio.CancelledError if is_cancelled else ConnectionLost):
-                await opened
-            await broker.until(lambda: broker.seen("UNSUBSCRIBE"))
-            assert broker.seen("UNSUBSCRIBE")[0].headers == {"id": "one"}
-            assert client.is_connected
-
-    run(story())
-
-
 def test_a_message_is_settled_once() -> None:
     async def story() -> None:
         async with serving() as broker, stompbox.connect(broker.url) as client:

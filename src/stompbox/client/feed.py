@@ -48,6 +48,10 @@ class SubscriptionRoute:
     def is_stale(self) -> bool:
         return self.is_over or self.connection.protocol.state is not ProtocolState.OPEN
 
+    @property
+    def _why_stale(self) -> str:
+        return "its subscription has ended" if self.is_over else "the connection it came by is gone"
+
     def deliver(self, run: MessageRun) -> None:
         self.subscription.deliver(run)
 
@@ -63,10 +67,8 @@ class SubscriptionRoute:
                 "already-settled", f"{answer.command} of {message.id!r}: it was acknowledged (or not) before"
             )
         if self.is_stale:
-            why = "its subscription has ended" if self.is_over else "the connection it came by is gone"
-            raise ConnectionLost(
-                "stale-message", f"{answer.command} of {message.id!r}: {why}; the broker delivers it again"
-            )
+            text = f"{answer.command} of {message.id!r}: {self._why_stale}; the broker delivers it again"
+            raise ConnectionLost("stale-message", text)
         self.connection.protocol.check_acknowledge(answer, message)
 
     def post(self, message: ReceivedMessage, answer: Answer) -> bool:
@@ -112,11 +114,8 @@ class SubscriptionRoute:
             self.subscription.link.counters["stale-message"] += 1
             if not self.was_stale:
                 self.was_stale = True
-                log.warning(
-                    "message %r of %s was processed, but its connection is gone: it will come again",
-                    message.id,
-                    place,
-                )
+                text = "message %r of %s was processed, but %s: it will come again"
+                log.warning(text, message.id, place, self._why_stale)
             return
         if failed and not self.connection.version.may_nack:
             log.warning(
