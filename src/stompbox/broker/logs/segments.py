@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final, TypeVar
 
+from stompbox.broker import sweeping
 from stompbox.message import Run, Shape
 
 T = TypeVar("T")
@@ -181,6 +182,7 @@ def _has(known: list[int], first: int) -> bool:
     return at < len(known) and known[at] == first
 
 
+AROUND: Final = 512  # offsets on either side of one that is gone, which are looked at with it
 LATE: Final = 512  # offsets that stand apart at the most
 _NONE: Final[
     list[int]
@@ -216,11 +218,15 @@ class _Offsets:
             firsts.sort()
             self._late = _NONE
 
-    def _sweep(self, there: dict[int, T]) -> None:
-        """Drops what is gone, when that is much."""
+    def _sweep(self, first: int, there: dict[int, T]) -> None:
+        """What begins there is gone. Drops what is gone around it, when that is much."""
         known = len(self._firsts) + len(self._late)
-        if known > 64 and known > 2 * len(there):
-            self._firsts, self._late = sorted(there), _NONE
+        if not sweeping.is_due(known - len(there), known):
+            return
+        for firsts in (self._firsts, self._late):
+            at = bisect_left(firsts, first)
+            low, high = max(0, at - AROUND), at + AROUND
+            firsts[low:high] = [one for one in firsts[low:high] if one in there]
 
     def _last(self, offset: int, there: dict[int, T]) -> Iterator[T]:
         """What begins there, or last before it. What is stepped over is gone, and is not stepped over again."""
@@ -269,7 +275,7 @@ class Spans(_Offsets):
     def remove(self, first: int) -> None:
         """Takes out the whole segment that begins at `first`."""
         self._stops.pop(first, None)
-        self._sweep(self._stops)
+        self._sweep(first, self._stops)
 
     def __contains__(self, offset: int) -> bool:
         return any(offset < stop for stop in self._last(offset, self._stops))
@@ -277,9 +283,6 @@ class Spans(_Offsets):
     def oldest(self) -> int | None:
         """The lowest offset that it has."""
         return self._lowest(self._stops)
-
-    def clear(self) -> None:
-        self._firsts, self._late, self._stops = [], _NONE, {}
 
     def __len__(self) -> int:
         """How many segments there are."""
@@ -339,7 +342,7 @@ class Held(_Offsets):
             front = segment.cut(stop)
             self.add(segment)
             segment = front
-        self._sweep(self._segments)
+        self._sweep(first, self._segments)
         return segment
 
     def segments(self) -> list[Segment]:

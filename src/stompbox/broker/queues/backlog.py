@@ -3,7 +3,7 @@ delivered, but what was scheduled, and is due now, may be newer than much that w
 several backlogs (lanes.py) would be given what is behind it in another one first.
 
 A segment can be taken out of the middle (`remove`) at the cost of one step: it stays where it stands, empty, and is dropped
-when it comes to the front or when empty ones are many. What expires is told to `expiring` as it comes and goes.
+when it comes to the front or is swept away (sweeping.py). What expires is told to `expiring` as it comes and goes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heappush
 from itertools import takewhile
 from typing import Final
 
+from stompbox.broker import sweeping
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.queues.memory import Memory
@@ -21,8 +22,6 @@ from stompbox.message import DEFAULT_PRIORITY, Run, Shape
 _NOTHING: Final = Run(Shape({"destination": ""}), [])
 Left = dict[int, tuple[int, int, Run]]
 """What has gone from a backlog, by the identity of its segment: first .. stop-1 of a run, as it was then."""
-
-SWEPT: Final = 64  # emptied segments that may stay before the backlog is swept, at the least
 
 
 class Backlog:
@@ -36,6 +35,8 @@ class Backlog:
         "_levels",
         "_others",
         "_returned",
+        "_swept",
+        "_swept_at",
         "_turn",
         "_watching",
         "count",
@@ -57,6 +58,8 @@ class Backlog:
         self._returned: list[tuple[int, int, int, Segment]] = []
         self._turn = 0
         self._emptied = 0  # segments that were removed and still stand there
+        self._swept: int | None = None  # the priority that is swept next; None: what came back
+        self._swept_at = 0
         self._watching: list[Left] | None = None  # are told of what goes
         self.count = 0
         self.size = 0
@@ -159,11 +162,14 @@ class Backlog:
         if segment.run.is_large:
             segment.become(_NOTHING)  # what is emptied must not hold bodies in the store
         self._emptied += 1
-        if self._emptied > SWEPT and self._emptied * 2 > len(self._returned) + sum(
-            map(len, self._levels.values())
-        ):
+        if self._emptied > sweeping.LEAST and sweeping.is_due(self._emptied, self._standing):
             self._sweep()
         return taken
+
+    @property
+    def _standing(self) -> int:
+        """How many segments stand here, emptied or not."""
+        return len(self._returned) + sum(map(len, self._levels.values()))
 
     def _trim(self) -> None:
         """Drops segments from the front that were emptied."""
@@ -177,17 +183,23 @@ class Backlog:
                 self._others -= priority != DEFAULT_PRIORITY
 
     def _sweep(self) -> None:
-        """Drops segments from everywhere that were emptied."""
-        self._emptied = 0
-        self._returned = [entry for entry in self._returned if entry[3].home is self]
-        heapify(self._returned)
-        for priority, waiting in self._levels.items():
-            if any(segment.home is not self for segment in waiting):
-                kept = [segment for segment in waiting if segment.home is self]
-                if priority != DEFAULT_PRIORITY:
-                    self._others -= len(waiting) - len(kept)
-                waiting.clear()
-                waiting.extend(kept)
+        """Drops what was emptied of a portion of what stands here, the next one each time."""
+        before, priority = self._standing, self._swept
+        if priority is None:
+            at = sweeping.sweep_heap(self._returned, self._swept_at, lambda entry: entry[3].home is not self)
+            stop = len(self._returned)
+        else:
+            waiting = self._levels[priority]
+            at = sweeping.sweep(waiting, self._swept_at, lambda segment: segment.home is not self)
+            stop = len(waiting)
+        dropped = before - self._standing
+        self._emptied -= dropped
+        if priority is not None and priority != DEFAULT_PRIORITY:
+            self._others -= dropped
+        self._swept_at = at
+        if at >= stop:
+            places = [None, *self._levels]
+            self._swept, self._swept_at = places[(places.index(priority) + 1) % len(places)], 0
 
     def segments(self) -> list[Segment]:
         """All segments that wait, in no order; they stay."""

@@ -517,10 +517,12 @@ class Consumer:
         """Takes from the consumer everything that it did not acknowledge, so many messages at a time."""
         while self.ledger:
             found = [self.ledger.popleft() for _ in range(min(most, len(self.ledger)))]
+            if self.ack is _CLIENT:
+                for binding, segment in found:
+                    binding.unacked.remove(segment.first)
             yield self._released(found)
         looked, found = 0, []
         for binding in list(self.bindings.values()):
-            binding.unacked.clear()
             looked += 1
             while binding.held:
                 part = binding.held.take_lowest(most)

@@ -15,10 +15,11 @@ shape share their time, so what is kept is a segment, not a message.
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
+from stompbox.broker import sweeping
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.timers import Alarm, Timers
 from stompbox.config.settings import AddressSettings
@@ -89,23 +90,23 @@ def _ruled(expires: int, settings: AddressSettings, now: int) -> int:
     return now + low if low >= 0 and expires < now + low else expires
 
 
-SWEPT: Final = 64  # times without segments that may stay, at the least
-
-
 class Expiring:
     """`on_due` is called when something may have expired; it takes out what `due` gives, and asks to be called again (`go_on`)."""
 
-    __slots__ = ("_alarm", "_by_time", "_times")
+    __slots__ = ("_alarm", "_by_time", "_empty", "_swept", "_times")
 
     def __init__(self, timers: Timers, on_due: Callable[[], None]) -> None:
         self._alarm = Alarm(timers, on_due)
         self._by_time: dict[int, dict[Segment, None]] = {}
-        self._times: list[int] = []  # a heap; some have no segments any more
+        self._times: list[int] = []  # a heap
+        self._empty = 0  # of these: nothing expires then any more
+        self._swept = 0  # where they are swept next
 
     def add(self, segment: Segment) -> None:
         expires = segment.run.shape.expires
         same = self._by_time.get(expires)
         if same is not None:
+            self._empty -= not same
             same[segment] = None
             return
         self._by_time[expires] = {segment: None}
@@ -116,14 +117,26 @@ class Expiring:
         expires = segment.run.shape.expires
         same = self._by_time[expires]
         del same[segment]
-        if not same:
-            del self._by_time[expires]
-            if len(self._times) > SWEPT and len(self._times) > 2 * len(self._by_time):
-                self._times = list(self._by_time)
-                heapify(self._times)
+        if same:
+            return
+        self._empty += 1
+        if self._times[0] == expires:  # the oldest often goes first
+            self._next()
+        elif sweeping.is_due(self._empty, len(self._times)):
+            self._swept = sweeping.sweep_heap(self._times, self._swept, self._forgets)
+            if self._swept >= len(self._times):
+                self._swept = 0
+
+    def _forgets(self, time: int) -> bool:
+        """Whether nothing expires then any more; the time is forgotten, and is to go from the heap."""
+        if self._by_time[time]:
+            return False
+        del self._by_time[time]
+        self._empty -= 1
+        return True
 
     def _next(self) -> int | None:
-        while self._times and self._times[0] not in self._by_time:
+        while self._times and self._forgets(self._times[0]):
             heappop(self._times)
         return self._times[0] if self._times else None
 
