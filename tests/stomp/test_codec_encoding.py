@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stompbox.errors import FrameError, UsageError
 from stompbox.stomp.codec import Decoder, encode, encode_headers, escape, parse_head, unescape
@@ -159,3 +161,21 @@ def test_unescape_alone() -> None:
     assert unescape(b"plain", V10, "SEND") == b"plain"
     with pytest.raises(FrameError, match=r"STOMP 1\.1"):
         unescape(rb"\r", V11, "SEND")
+
+
+@given(st.lists(st.sampled_from([b"\\", b"\\\\", b"c", b"n", b"r", b"\n", b":", b"t", b"x"]), max_size=12))
+def test_unescape_goes_from_the_left(pieces: list[bytes]) -> None:
+    """As one who reads octet by octet would: each backslash that is none itself has one octet behind it, which the version knows."""
+    text = b"".join(pieces)
+    for version in (V11, V12):
+        meant, at, is_known = b"", 0, True
+        while at < len(text) and is_known:
+            escaped = text[at + 1 : at + 2] if text[at : at + 1] == b"\\" else None
+            is_known = escaped is None or escaped in version.escapes
+            meant += text[at : at + 1] if escaped is None else version.escapes.get(escaped, b"")
+            at += 1 if escaped is None else 2
+        if is_known:
+            assert unescape(text, version, "SEND") == meant
+        else:
+            with pytest.raises(FrameError, match="undefined escape"):
+                unescape(text, version, "SEND")

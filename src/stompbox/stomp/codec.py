@@ -525,18 +525,17 @@ def unescape(text: bytes, version: Version, command: str, name: bytes = b"") -> 
     """STOMP 1.1 and 1.2, Value Encoding: undefined escape sequences MUST be treated as a fatal protocol error. `name`: of whose value."""
     if b"\\" not in text:
         return text
-
-    def octet(match: re.Match[bytes]) -> bytes:
-        found = version.escapes.get(match[1])
-        if found is None:
-            shown = repr(STARS) if is_secret(name) else _shown(text)
-            raise FrameError(
-                "undefined-escape",
-                f"undefined escape {_shown(match[0])} in {shown} of a {command} frame in STOMP {version.name}",
-            )
-        return found
-
-    return _ESCAPE.sub(octet, text)
+    found = text.replace(b"\\\\", b"\0")  # for a backslash, until the others are found: no head has a NUL
+    for after, meant in version.escapes.items():
+        found = found.replace(b"\\" + after, meant)
+    if version.escapes and b"\\" not in found:
+        return found.replace(b"\0", b"\\")
+    undefined = next(match[0] for match in _ESCAPE.finditer(text) if match[1] not in version.escapes)
+    shown = repr(STARS) if is_secret(name) else _shown(text)
+    raise FrameError(
+        "undefined-escape",
+        f"undefined escape {_shown(undefined)} in {shown} of a {command} frame in STOMP {version.name}",
+    )
 
 
 def escape(text: str, version: Version, *, is_name: bool = False) -> str:
