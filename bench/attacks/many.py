@@ -175,6 +175,18 @@ def broad_topic(port: int) -> list[socket.socket]:
     return [*links, sender]
 
 
+@attack("4,500 connections that are silent, and then say their first octet at once, ten times")
+def first_octets(port: int) -> list[socket.socket]:
+    for first in (b"C", b"\n") * 5:
+        links = [opened(port) for _ in range(4500)]
+        for link in links:
+            link.send(first)
+        time.sleep(0.5)
+        for link in links:
+            link.close()
+    return []
+
+
 @attack(
     "120 slow HTTP heads at the admin port, and somebody who asks there meanwhile",
     is_ours=True,

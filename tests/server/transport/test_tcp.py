@@ -14,7 +14,9 @@ from stompbox.config import Configuration
 from stompbox.config.tables import ListenerTable
 from stompbox.server.run import start, stop
 from stompbox.server.transport import tcp
+from stompbox.server.transport.tcp import Socket
 from stompbox.server.turns import FEW
+from tests.server.turning import Recorded, World
 
 WITHIN = 20.0  # seconds
 GET = (
@@ -29,6 +31,57 @@ def test_who_speaks_websocket_first_waits_for_its_library_alone(monkeypatch: pyt
 
 def test_of_those_who_come_at_once_few_are_accepted_in_a_turn() -> None:
     asyncio.run(_many_newcomers())
+
+
+MANY = 10 * FEW
+CONNECT = b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0"
+
+
+def strangers(world: World, first: bytes) -> list[tuple[Socket, Recorded]]:
+    """Those who have all said so much in one turn."""
+    found = [(Socket(world.broker, world.acceptor), Recorded()) for _ in range(MANY)]
+    for socket_, wire in found:
+        socket_.connection_made(wire)
+    for socket_, _ in found:
+        socket_.data_received(first)
+    return found
+
+
+@pytest.mark.parametrize("first", [b"C", b"\n", CONNECT], ids=["an octet", "an end of line", "a login"])
+def test_of_strangers_who_first_speak_at_once_few_are_met_in_a_turn(first: bytes) -> None:
+    """To make a client's end takes 20 us: 5,000 of them would hold everybody up for 100 ms."""
+    world = World()
+    normal = world.client()
+    world.turn()
+    met = strangers(world, first)
+    normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
+    assert normal.confirmed() == ["now"], "who is logged in waits for none of them"
+    before = len(world.broker.connections)
+    assert before <= 1 + FEW
+    assert not any(wire.is_read for _, wire in met[before - 1 :]), "nobody is read before he is met"
+    while before < MANY + 1:
+        world.turn()
+        assert 0 < len(world.broker.connections) - before <= FEW
+        before = len(world.broker.connections)
+    world.until_idle()
+    for socket_, wire in met:
+        assert wire.is_read
+        if first != CONNECT:
+            socket_.data_received(CONNECT.removeprefix(first))
+    world.until_idle()
+    assert all(bytes(wire.written).count(b"CONNECTED\n") == 1 for _, wire in met)
+
+
+def test_a_stranger_who_goes_or_is_too_late_before_it_is_met_leaves_nothing() -> None:
+    world = World()
+    met = strangers(world, b"C")
+    gone, late = met[-1], met[-2]
+    gone[0].connection_lost(None)
+    late[0]._late()
+    world.turn(MANY)
+    assert b"\ncode:handshake-timeout\n" in late[1].written
+    assert len(world.broker.connections) == MANY - 1
+    assert len(world.broker.sockets) == MANY - 1, "the late one may read what it was told"
 
 
 async def _many_newcomers() -> None:

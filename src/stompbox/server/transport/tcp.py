@@ -46,8 +46,8 @@ class Socket(asyncio.Protocol):
     """
 
     __slots__ = (
-        "__weakref__", "_awaits_proxy", "_closing", "_deadline", "_dropped", "_first", "_is_half_closed", "_is_readable", "_library",
-        "_raw", "_receiver", "_transport", "admission", "broker", "is_clogged", "listener", "peer", "port",
+        "__weakref__", "_awaits_proxy", "_closing", "_deadline", "_dropped", "_first", "_is_half_closed", "_is_met_soon",
+        "_is_readable", "_library", "_raw", "_receiver", "_transport", "admission", "broker", "is_clogged", "listener", "peer", "port",
     )  # fmt: skip
 
     def __init__(self, broker: Host, acceptor: Acceptor) -> None:
@@ -64,6 +64,7 @@ class Socket(asyncio.Protocol):
         self._is_half_closed = False
         self._receiver: Behind | None = None
         self._first = b""
+        self._is_met_soon = False
         self._awaits_proxy = self.listener.options.proxy_protocol_enabled
 
     @guarded
@@ -144,16 +145,29 @@ class Socket(asyncio.Protocol):
             return
         if any(len(self._first) < len(word) and word.startswith(self._first) for word in HTTP):
             return
-        first, self._first = self._first, b""
+        if not self._is_met_soon:
+            self._is_met_soon = True
+            self.broker.turns.few(self._meet)
+            if self._is_met_soon:  # there are many just now: no more is read of it until then
+                self.pause_reading()
+
+    @guarded
+    def _meet(self) -> None:
+        """Makes what stands behind the socket, as it is known what the peer speaks, and gives it what has come."""
+        self._is_met_soon = False
+        if self._closing or self._receiver is not None:
+            return
+        first = self._first
         if first.startswith(HTTP):
             websocket = self._library.websocket
             if websocket is None:
-                self._first = first
                 self._await_library()
                 return
             self._receiver = websocket(self.broker, self.listener, self, self.peer)
         else:
             self._receiver = self.broker.client_of(self.listener, self, self.peer)
+        self._first = b""
+        self.resume_reading()
         self._receiver.receive(first)
 
     def _await_library(self) -> None:
@@ -164,10 +178,10 @@ class Socket(asyncio.Protocol):
 
     @guarded
     def library_loaded(self) -> None:
+        """There may be many who have waited for it."""
         if not self._closing:
-            self.resume_reading()
-            first, self._first = self._first, b""
-            self.data_received(first)
+            self._is_met_soon = True
+            self.broker.turns.few(self._meet)
 
     def _introduced(self) -> bool:
         """Whether the balancer has said all of whose connection this is."""
