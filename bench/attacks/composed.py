@@ -91,9 +91,12 @@ def browsed_unacknowledged(port: int) -> list[socket.socket]:
     stays=MESSAGES,
 )
 def takeovers(port: int) -> list[socket.socket]:
-    sender, links = connected(port), []
+    sender = connected(port)
+    links: list[socket.socket] = []
     for number in range(2000):
         link = opened(port)
+        if links:
+            links.pop().close()  # who is not about to leave keeps the subscription
         link.sendall(
             b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\nclient-id:one\n\n\0"
             + subscribe(1, "/topic/over", headers="durable-subscription-name:d\nselector:n % 7 = 3\n")
