@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
+from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Frame, Opcode
 from websockets.sync.client import connect
 
 from stompbox.config.listener import parse_listener
 from stompbox.server.transport.webframes import MESSAGE
-from stompbox.server.transport.websocket import WebSocket
+from stompbox.server.transport.websocket import INFLATED, TURN, WebSocket
 
 WITHIN = 20.0  # seconds
 UPGRADE = (
@@ -36,11 +37,15 @@ class Ends:
     def __init__(self) -> None:
         self.loop = self
         self.heard = b""
+        self.answered = ""
         self.waiting: list[Callable[[], None]] = []
         self.is_read = True
 
     def client_of(self, *_: object) -> Ends:
         return self
+
+    def enter(self) -> None:
+        """Logged in."""
 
     def receive(self, data: bytes) -> None:
         self.heard += data
@@ -49,7 +54,7 @@ class Ends:
         self.waiting.append(action)
 
     def write(self, data: bytes) -> None:
-        """Nobody looks at what is answered."""
+        self.answered += data.decode("latin-1")
 
     def pause_reading(self) -> None:
         self.is_read = False
@@ -90,6 +95,36 @@ def test_however_reads_cut_the_frames_all_their_payloads_arrive(
             ends.waiting.pop(0)()
         assert ends.is_read
     assert ends.heard == b"".join(bytes(frame.data) for frame in frames if frame.opcode is not Opcode.PING)
+
+
+COMPRESSED = UPGRADE[:-2] + b"Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n\r\n"
+
+
+def test_little_that_inflates_to_very_much_is_inflated_a_portion_in_a_turn() -> None:
+    """A megabyte of one octet is a kilobyte of a frame. Of the frames of one read one turn inflates no more than it has time for."""
+    ends: Any = Ends()
+    web = WebSocket(
+        ends, parse_listener("tcp://127.0.0.1:0?webSocketCompressionSupported=true"), ends, "127.0.0.1"
+    )
+    web.receive(COMPRESSED)
+    web.enter()
+    (extension,) = web.protocol.extensions
+    assert "no_context_takeover" in ends.answered
+    sizes, count = [1 << 20, 1 << 18, 100], 0
+    for size in sizes:
+        squeeze = PerMessageDeflate(True, True, 15, 15)
+        frame = Frame(Opcode.BINARY, b"\n" * size).serialize(mask=True, extensions=[squeeze])
+        ends.heard, before = b"", 0
+        web.receive(frame * 50)
+        while ends.waiting:
+            assert len(ends.heard) - before < TURN * INFLATED + size
+            before = len(ends.heard)
+            ends.waiting.pop(0)()
+            count += 1
+        assert ends.heard == b"\n" * size * 50
+        assert ends.is_read
+    assert count >= 50
+    assert not hasattr(extension, "encoder"), "nothing is kept between two messages"
 
 
 def test_a_backlog_comes_in_messages_that_every_client_takes(broker: tuple[str, int]) -> None:

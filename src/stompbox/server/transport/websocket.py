@@ -40,6 +40,7 @@ STATUS: Final = MappingProxyType(
 TURN: Final = (
     32  # frames of one client that are parsed before others have their turn: 1 to 2 ms, a ping costs 60 us
 )
+INFLATED: Final = 16 << 10  # octets of what was compressed that cost as much as a frame
 CHEAPER: Final = 16  # messages that need no library cost as one that does
 # octets that one message may have beyond the frame in it: the codec says better what is too long
 MORE: Final = 1024
@@ -76,7 +77,12 @@ class WebSocket:
         if options.web_socket_compression_supported:
             from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 
-            extensions = [ServerPerMessageDeflateFactory()]
+            # what is kept of one message for the next would be 300 KiB for each stranger
+            extensions = [
+                ServerPerMessageDeflateFactory(
+                    server_no_context_takeover=True, client_no_context_takeover=True
+                )
+            ]
         most = options.max_frame_size_before_login + MORE
         self.protocol = _Protocol(
             subprotocols=SUBPROTOCOLS, select_subprotocol=_select, extensions=extensions, max_size=most, logger=_library
@@ -111,7 +117,7 @@ class WebSocket:
         if self.connection is None:
             at = self._read_request(data)
         while at < len(data) and frames < TURN and not self._is_paused and self._is_open:
-            most = 1 if self._is_strange else TURN - frames
+            most = 1 if self._is_strange or self.protocol.extensions else TURN - frames
             stop, count = self._take_whole(data, at, most * CHEAPER)
             if count:
                 at, frames = stop, frames + -(-count // CHEAPER)
@@ -122,7 +128,9 @@ class WebSocket:
             frames += count
             if not self._may_be(count, longest):
                 break
-            self._parse(data[at:stop])
+            size = self._parse(data[at:stop])
+            if self.protocol.extensions:
+                frames += size // INFLATED
             at = stop
         if at < len(data) and self._is_open:
             self._left = data[at:]
@@ -215,13 +223,14 @@ class WebSocket:
         self._parse(data[:stop])
         return stop if self.connection is not None else len(data)
 
-    def _parse(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> int:
+        """Takes what is in these octets. How many that comes to."""
         payloads: list[bytes] = []
         try:
             is_text = all(self._take(frame, payloads) for frame in self._parsed(data))
         except Exception as error:
             self.broker.faults.drop(self.socket, "what a WebSocket brought was parsed", error)
-            return
+            return 0
         fault = self.protocol.handshake_exc
         if self.connection is None and fault is not None and not self._is_refused:
             # nothing that HTTP could answer to
@@ -241,6 +250,7 @@ class WebSocket:
             self._refuse_size(self.connection)
         if self.protocol.close_expected():
             self.socket.close()
+        return sum(map(len, payloads))
 
     def _refuse_size(self, connection: ClientEnd) -> None:
         """Ends the connection for a message whose fragments together, or whose octets when they are inflated, are more than it may have."""
