@@ -41,7 +41,7 @@ from stompbox.broker.logs.segments import Segment, cost_of
 from stompbox.broker.queues import expiry, reclaim
 from stompbox.broker.queues.consumer import Binding, Consumer, Sent
 from stompbox.broker.queues.contracts import Load
-from stompbox.broker.queues.memory import Memory, Unacknowledged
+from stompbox.broker.queues.memory import Memory, Remembered, Unacknowledged
 from stompbox.broker.queues.questions import Questions
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.queues.state import QueueState
@@ -85,6 +85,7 @@ class Engine(Catalogue):
         self.counters: Counter[str] = Counter()  # what happened to messages, for the metrics
         # what the log is to say of messages that were dropped, or are dead letters
         self.undelivered = Undelivered()
+        self.remembered = Remembered()
         self.touched: list[Consumer] = []
         self.loads: list[Load] = []
         # subscriptions/durables.py: DurableSubscriptions by identity

@@ -189,3 +189,17 @@ def test_a_ring_drops_nothing_for_messages_that_a_restart_has_ended() -> None:
         world.send("q", b"%d" % number)
     world.settle()
     assert all_of(world) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_long_last_value_key_is_remembered_by_its_digest() -> None:
+    world = World(LAST, page_size=2500)
+    long = "k" * 50_000
+    for key, body in (("a", b"a1"), ("b", b"b1"), ("a", b"a2"), ("c", b"c1"), ("b", b"b2")):
+        put(world, long + key, body)
+        world.commit()
+    assert names(seen(world)) == ["a2", "c1", "b2"]
+    admission = world.queue("q").admission
+    assert admission is not None
+    assert len(admission._latest) == 3
+    assert max(map(len, admission._latest)) <= 64
+    assert names(all_of(world)) == ["a2", "c1", "b2"]

@@ -12,9 +12,11 @@ from types import FrameType
 
 import pytest
 
+from stompbox.broker.queues import groups
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.queues.lanes import LANES
 from stompbox.config.settings import AddressSetting
+from tests.broker.test_very_many import lines
 from tests.broker.world import Got, World
 
 FEW, MANY = 50, 200
@@ -499,3 +501,55 @@ def test_a_group_stays_in_order_when_a_selector_parts_it() -> None:
         (first,) = world.settle()
         found.append((first.consumer, first.body))
     assert found == [("owner", b"alone"), ("owner", b"1"), ("owner", b"2")]
+
+
+def test_a_long_name_of_a_group_is_remembered_by_its_digest() -> None:
+    world = World()
+    for name in "AB":
+        group_consumer(world, name)
+    long = ["x" * 50_000 + letter for letter in "uvwxyz"]
+    for number in range(60):
+        world.send("q", long[number % 6][-1].encode(), headers={"JMSXGroupID": long[number % 6]})
+    found = world.settle()
+    assert len(found) == 60
+    assert all(len(names) == 1 for names in owners(found).values())
+    known = world.queue("q").groups
+    assert known is not None
+    assert len(known) == 6
+    assert max(len(key) for key in known._owners if isinstance(key, bytes)) <= 64
+
+
+def test_all_queues_together_remember_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond, the oldest of the queue that has one more; a queue that goes is forgotten."""
+    monkeypatch.setattr(groups, "MOST_GROUPS", 10)
+    world = World()
+    for queue in ("q", "r"):
+        world.on_queue(world.consumer(f"A{queue}"), queue)
+        world.on_queue(world.consumer(f"B{queue}"), queue)
+        for number in range(20):
+            world.send(queue, b"x", headers={"JMSXGroupID": str(number)})
+    assert len(world.settle()) == 40
+    first, second = world.queue("q").groups, world.queue("r").groups
+    assert first is not None and second is not None
+    assert len(first) == 10
+    assert list(second._owners) == [b"19"]
+    assert world.engine.remembered.count == 11
+    world.engine.drop_queue(world.queue("q"))
+    world.settle()
+    assert world.engine.remembered.count == 1
+
+
+def test_who_leaves_frees_its_groups_at_no_cost_for_each() -> None:
+    found = {}
+    for count in (50, 500):
+        world = World()
+        a = group_consumer(world, "A")
+        for number in range(count):
+            world.send("q", b"x", headers={"JMSXGroupID": str(number)})
+        for got in world.settle():
+            world.ack(a, got)
+        group_consumer(world, "B")
+        found[count] = lines(lambda world=world, a=a: world.close(a))  # type: ignore[misc]
+        world.send("q", b"x", headers={"JMSXGroupID": "7"})
+        assert [got.consumer for got in world.settle()] == ["B"]
+    assert found[500] <= found[50] + 20, found

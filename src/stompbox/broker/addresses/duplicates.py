@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 from functools import partial
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.logs.segments import values_of
+from stompbox.broker.logs.segments import key_of, values_of
 from stompbox.message import DUPLICATE_ID, Run
 
 if TYPE_CHECKING:
@@ -25,11 +24,9 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.unitofwork import UnitOfWork
 
 NO_BLOCK: Final = -1  # a value that is in memory only
-LONGEST: Final = 64  # octets of a value that are remembered as they are; a longer one by its digest
 # of what may be remembered goes when there is no room: so that it is not looked for again at once
 PART: Final = 16
 ENTRY: Final = 160  # octets of memory that a value takes beside its own, at a guess
-_DIGEST: Final = b"\0blake2b:"  # no header has a NUL
 
 
 class Ids:
@@ -55,13 +52,6 @@ class Ids:
 
     def __repr__(self) -> str:
         return f"<Ids {self.size} octets of {len(self.of)} addresses>"
-
-
-def key_of(value: bytes) -> bytes:
-    """What is remembered of the value of a header: its digest, where it is long."""
-    if len(value) <= LONGEST:
-        return value
-    return _DIGEST + blake2b(value, digest_size=24).hexdigest().encode()
 
 
 class Duplicates:

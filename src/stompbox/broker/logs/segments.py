@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Container, Iterator, Sequence
+from hashlib import blake2b
 from itertools import accumulate
 from typing import Any, Final, TypeVar
 
@@ -385,3 +386,14 @@ def values_of(run: Run, name: str, first: int, stop: int) -> Sequence[bytes]:
     if name in holes:
         return run.columns[holes.index(name)][first - run.first : stop - run.first]
     return [run.shape.headers.get(name, "").encode()] * (stop - first)
+
+
+LONGEST: Final = 64  # octets of a value that are remembered as they are; a longer one by its digest
+_DIGEST: Final = b"\0blake2b:"  # no header has a NUL
+
+
+def key_of(value: bytes) -> bytes:
+    """What is remembered of the value of a header: its digest, where it is long."""
+    if len(value) <= LONGEST:
+        return value
+    return _DIGEST + blake2b(value, digest_size=24).hexdigest().encode()

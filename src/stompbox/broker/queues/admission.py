@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stompbox.broker.kinds import Rules
-from stompbox.broker.logs.segments import Segment, octets_of, values_of
+from stompbox.broker.logs.segments import Segment, key_of, octets_of, values_of
 from stompbox.broker.queues import paging
 
 if TYPE_CHECKING:
@@ -182,23 +182,22 @@ class Admission:
         if not any(values):
             yield b"", segment
             return
-        for offset, key in enumerate(values, segment.first):
-            yield key, segment.part(offset, offset + 1)
+        for offset, value in enumerate(values, segment.first):
+            yield key_of(value), segment.part(offset, offset + 1)
 
     def is_replaced(self, segment: Segment) -> bool:
         """Whether a newer message of its key has come since it was delivered."""
         if not self._key:
             return False
         key = values_of(segment.run, self._key, segment.first, segment.first + 1)[0]
-        latest = self._latest.get(key)
+        latest = self._latest.get(key_of(key))
         return latest is not None and latest.first > segment.first
 
     def done(self, segment: Segment) -> None:
         """Forgets messages that are acknowledged or dropped."""
         if self._key:
-            for offset, key in enumerate(
-                values_of(segment.run, self._key, segment.first, segment.stop), segment.first
-            ):
+            values = values_of(segment.run, self._key, segment.first, segment.stop)
+            for offset, key in enumerate(map(key_of, values), segment.first):
                 latest = self._latest.get(key)
                 if latest is not None and latest.first <= offset:
                     del self._latest[key]

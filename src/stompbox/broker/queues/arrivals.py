@@ -167,7 +167,7 @@ def _admitted(queue: LoggedQueue, segment: Segment) -> Iterable[Segment]:
     # each of whose readers gets everything
     is_shared_out = queue.rules.group_buckets and not queue.rules.is_non_destructive
     if special is not None and special.is_grouped and queue.groups is None and is_shared_out:
-        queue.begin_groups(Groups(queue.rules))
+        queue.begin_groups(Groups(queue.rules, queue.engine.remembered))
     return (segment,) if queue.admission is None else queue.admission.admit(queue, segment)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stompbox.broker.logs.log import Log
     from stompbox.broker.logs.segments import Segment
     from stompbox.broker.queues.consumer import Consumer
-    from stompbox.broker.queues.memory import Memory
+    from stompbox.broker.queues.memory import Memory, Remembered
     from stompbox.broker.queues.questions import Questions
     from stompbox.broker.queues.state import QueueState
     from stompbox.broker.timers import Alarm, Timers
@@ -167,6 +167,8 @@ class Engine(Protocol):
     def counters(self) -> Counter[str]: ...
     @property
     def undelivered(self) -> Undelivered: ...
+    @property
+    def remembered(self) -> Remembered: ...
     @property
     def commits(self) -> Commits: ...
     @property

@@ -12,19 +12,21 @@ the next message finds a consumer anew.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from stompbox.broker.kinds import Rules
-from stompbox.broker.logs.segments import Segment, values_of
+from stompbox.broker.logs.segments import Segment, key_of, values_of
 from stompbox.message import GROUP, GROUP_SEQUENCE, Run
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.consumer import Binding
+    from stompbox.broker.queues.memory import Remembered
     from stompbox.broker.queues.roundrobin import RoundRobin
 
-# groups of a queue whose consumers are remembered; beyond, the oldest is given out anew
+# groups whose consumers are remembered, of all queues; beyond, the oldest of a queue that has one more is given out anew
 MOST_GROUPS: Final = 100_000
 
 
@@ -46,14 +48,18 @@ class GroupPart:
 
 
 class Groups:
-    """Which consumer each message group of a queue goes to."""
+    """Which consumer each message group of a queue goes to. An owner is remembered by a number, which says nothing any more when it has
+    gone: so nobody goes through its groups then."""
 
-    __slots__ = ("_keys", "_owners", "_turn", "is_pausing", "rules")
+    __slots__ = ("_last", "_numbers", "_of_all", "_owners", "_takers", "_turn", "is_pausing", "rules")
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, of_all: Remembered) -> None:
         self.rules = rules
-        self._owners: dict[GroupKey, Binding] = {}
-        self._keys: dict[Binding, set[GroupKey]] = {}  # the groups of each owner
+        self._of_all = of_all
+        self._owners: OrderedDict[GroupKey, int] = OrderedDict()  # the oldest first
+        self._takers: dict[int, Binding] = {}
+        self._numbers: dict[Binding, int] = {}
+        self._last = 0
         self._turn = 0
         self.is_pausing = False  # nothing goes out until nothing is in flight
 
@@ -75,10 +81,10 @@ class Groups:
         if not name:
             return None
         buckets = self.rules.group_buckets
-        return crc32(name) % buckets if buckets > 0 else name
+        return crc32(name) % buckets if buckets > 0 else key_of(name)
 
     def owner(self, key: GroupKey) -> Binding | None:
-        return self._owners.get(key)
+        return self._takers.get(self._owners.get(key, 0))
 
     def next(self, takers: RoundRobin[Binding]) -> Binding | None:
         """Who of the takers is the next owner: each that has credit in turn."""
@@ -92,25 +98,39 @@ class Groups:
 
     def give(self, key: GroupKey, owner: Binding) -> None:
         """Gives the group to a consumer."""
-        if len(self._owners) >= MOST_GROUPS:
-            self.end(next(iter(self._owners)))
-        self._owners[key] = owner
-        self._keys.setdefault(owner, set()).add(key)
+        if key not in self._owners:
+            if self._of_all.count >= MOST_GROUPS:
+                self.forget(1)
+            self._of_all.add(1)
+        number = self._numbers.get(owner, 0)
+        if not number:
+            self._last += 1
+            number = self._numbers[owner] = self._last
+            self._takers[number] = owner
+        self._owners[key] = number
 
     def end(self, key: GroupKey) -> None:
-        owner = self._owners.pop(key, None)
-        if owner is not None:
-            self._keys[owner].discard(key)
+        if self._owners.pop(key, 0):
+            self._of_all.add(-1)
+
+    def forget(self, most: int) -> int:
+        """Ends the oldest groups, `most` of them. How many there were."""
+        count = min(most, len(self._owners))
+        for _ in range(count):
+            self._owners.popitem(last=False)
+        self._of_all.add(-count)
+        return count
 
     def leave(self, binding: Binding) -> None:
         """Frees the groups of a consumer that goes."""
-        for key in self._keys.pop(binding, ()):
-            del self._owners[key]
+        number = self._numbers.pop(binding, 0)
+        if number:
+            del self._takers[number]
 
     def begin_anew(self, *, is_pausing: bool) -> None:
         """All groups are to be given out anew; nothing goes out before what is in flight is acknowledged, where they are pausing."""
-        self._owners.clear()
-        self._keys.clear()
+        self._takers.clear()
+        self._numbers.clear()
         self.is_pausing = is_pausing
 
     def resume(self) -> None:

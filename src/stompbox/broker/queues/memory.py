@@ -235,6 +235,21 @@ class Memory:
         return f"<Memory {self.count} messages {self.size} octets{' full' if self.is_full else ''}>"
 
 
+class Remembered:
+    """How many message groups all queues remember."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, count: int) -> None:
+        self.count += count
+
+    def __repr__(self) -> str:
+        return f"<Remembered {self.count}>"
+
+
 class Tally:
     """A tally counts what was routed to one queue and is not consumed."""
 

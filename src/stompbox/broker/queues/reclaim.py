@@ -226,11 +226,14 @@ def _purging(queue: LoggedQueue, on_done: Callable[[], None]) -> Iterator[None]:
 def drop(queue: LoggedQueue) -> None:
     """The queue is gone: what it had in memory goes."""
     queue.forget_later()
-    if queue.count or queue.has_waits:
+    if queue.count or queue.has_waits or queue.groups is not None:
         queue.engine.later.take(object(), _dropping(queue), by=queue.client)
 
 
 def _dropping(queue: LoggedQueue) -> Iterator[None]:
+    while queue.groups is not None and queue.groups.forget(LOOKED):
+        queue.engine.work.spend(LOOKED)
+        yield
     for _ in _taken(queue, FAR):
         yield
 
