@@ -211,3 +211,22 @@ def slow_heads(port: int) -> list[socket.socket]:
                 link.sendall(question[at : at + 1])
         time.sleep(0.1)
     return links
+
+
+@attack(
+    "40 connections that ask the API for one thing after the other, for 15 s",
+    is_ours=True,
+    limits=16,
+    is_admin=True,
+)
+def api_calls(port: int) -> list[socket.socket]:
+    links = [opened(port) for _ in range(40)]
+    names = ("overview", "queues", "connections", "addresses", "permissions", "nothing-of-this-name")
+    questions = [f"GET /api/v1/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for name in names]
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        for number, link in enumerate(links):
+            link.sendall(questions[number % len(questions)])
+        for link in links:
+            link.recv(MEGABYTE)
+    return links

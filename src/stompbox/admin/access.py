@@ -87,8 +87,18 @@ class Guard:
                 ]
             await send(message)
 
-        request = Request(scope)
-        app: ASGIApp = self.app
+        try:
+            app = await self._let_in(Request(scope))
+            await app(scope, receive, send_with_headers)
+        except asyncio.CancelledError:  # the broker ends, and no request outlives it
+            if not is_answered:
+                await refusal(stopping.refusal())(scope, receive, send_with_headers)
+
+    async def _let_in(self, request: Request) -> ASGIApp:
+        """What answers the request, when it is its turn: of very many at once others wait for a turn of them, and no longer."""
+        turns = self.broker.turns
+        if turns.is_over:
+            await turns.give_way()
         try:
             self._check_host(request)
             if request.scope["path"] not in HEALTH:
@@ -99,12 +109,8 @@ class Guard:
                 _check_origin(request)
         except StompboxError as error:
             self.broker.errors[error.code] += 1
-            app = turned_away(request, error)
-        try:
-            await app(scope, receive, send_with_headers)
-        except asyncio.CancelledError:  # the broker ends, and no request outlives it
-            if not is_answered:
-                await refusal(stopping.refusal())(scope, receive, send_with_headers)
+            return turned_away(request, error)
+        return self.app
 
     def _check_host(self, request: Request) -> None:
         header = ", ".join(request.headers.getlist("host"))  # with two of them nobody knows which one counts
