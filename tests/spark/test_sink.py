@@ -16,6 +16,8 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from stompbox.errors import Refused, UsageError
 from stompbox.spark import sink
 from stompbox.spark.datasource import StompSource
+from stompbox.spark.options import STAGE_BYTES
+from stompbox.store.chunks import decode
 from tests.spark.fake_broker import FakeBroker
 
 SCHEMA = StructType([StructField("destination", StringType()), StructField("body", BinaryType())])
@@ -118,6 +120,55 @@ def test_many_blobs(fake: FakeBroker, task: type[Task]) -> None:
     assert len(message.attempts) == 5
     stream(fake).commit([message], 5)
     assert fake.logs["out"].bodies() == bodies
+
+
+def mixed(count: int, destinations: int, size: int) -> Iterator[pa.RecordBatch]:
+    """Rows whose destinations take turns, a thousand in a batch."""
+    for first in range(0, count, 1000):
+        numbers = range(first, first + 1000)
+        bodies = [b"%07d" % number + b"x" * size for number in numbers]
+        to = [f"/topic/{number % destinations}" for number in numbers]
+        yield pa.RecordBatch.from_pydict({"destination": to, "body": bodies})
+
+
+def blobs(fake: FakeBroker) -> list[tuple[int, set[str]]]:
+    """Octets of each that is staged, and its destinations."""
+    staged = [frame.body for frame in fake.requests if frame.headers["request"] == "stage"]
+    return [(len(blob), {run.shape.destination for run in decode(blob, 0)}) for blob in staged]
+
+
+def test_few_destinations_have_blobs_of_their_own(fake: FakeBroker, task: type[Task]) -> None:
+    task(0, 5)
+    message = stream(fake).write(mixed(12_000, 4, 1000))
+    found = blobs(fake)
+    assert all(len(destinations) == 1 for _, destinations in found)
+    assert max(size for size, _ in found) < 2 * STAGE_BYTES + 100_000
+    stream(fake).commit([message], 5)
+    for at in range(4):
+        assert [body[:7] for body in fake.logs[str(at)].bodies()] == [
+            b"%07d" % n for n in range(at, 12_000, 4)
+        ]
+
+
+def test_many_destinations_share_blobs_and_do_not_wait_for_ever(fake: FakeBroker, task: type[Task]) -> None:
+    task(0, 5)
+    message = stream(fake).write(mixed(20_000, 500, 1000))
+    found = blobs(fake)
+    assert len(found) < 20, "a blob for each destination would be 500"
+    assert sum(size for size, _ in found[:-3]) > 10 << 20, "most of it was sent while more was to come"
+    stream(fake).commit([message], 5)
+    assert [body[:7] for body in fake.logs["77"].bodies()] == [b"%07d" % n for n in range(77, 20_000, 500)]
+
+
+def test_a_few_rows_of_another_destination_do_not_wait_alone(fake: FakeBroker, task: type[Task]) -> None:
+    task(0, 5)
+    batches = [
+        *mixed(1000, 1, 100),
+        *rows(b"a", b"b", destination="/queue/a"),
+        *rows(b"c", destination="/queue/b"),
+    ]
+    stream(fake).write(iter(batches))
+    assert [destinations for _, destinations in blobs(fake)] == [{"/topic/0"}, {"/queue/a", "/queue/b"}]
 
 
 def test_no_rows(fake: FakeBroker, task: type[Task]) -> None:

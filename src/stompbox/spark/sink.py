@@ -14,7 +14,8 @@ decides what they look like.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from secrets import randbits
 from typing import Any, Final
@@ -41,6 +42,8 @@ BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"  # of a streaming query: another one at each start
 
 _ATTEMPT_BITS: Final = 56  # a number of 17 digits at most
+MOST_WAITING: Final = 4  # times `stage_bytes`: octets of rows that wait for others of their destination
+LEAST_ALONE: Final = 128 << 10  # octets of rows of one destination that are worth a blob
 
 _log: Final = logging.getLogger(__name__)
 
@@ -54,37 +57,47 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]
 
 
 class _Stager:
-    """Sends rows as blobs; while the broker takes one, the next is made."""
+    """Sends rows as blobs; while the broker takes one, the next is made. Those of one destination wait for each other, so that a blob is of
+    one where there are few: the broker can keep such a blob as it is. Where there are many, a blob is of whatever waits."""
 
     def __init__(self, link: SparkLink, options: SinkOptions, staging: Staging, run: str) -> None:
         self._link: Final = link
         self._options: Final = options
         self._staging: Final = staging
         self._run: Final = run
-        self._waiting: list[Rows] = []
-        self._size = 0
+        self._waiting: dict[str, list[Rows]] = {}  # by destination
+        self._sizes = Counter[str]()
         self._attempts: list[int] = []
 
     def take(self, runs: Sequence[Rows]) -> None:
-        self._waiting += runs
-        self._size += sum([rows.size for rows in runs])
-        if self._size >= self._options.stage_bytes:
-            self._send()
+        for rows in runs:
+            destination = rows.shape.destination
+            self._waiting.setdefault(destination, []).append(rows)
+            self._sizes[destination] += rows.size
+            if self._sizes[destination] >= self._options.stage_bytes:
+                self._send((destination,))
+        if self._sizes.total() >= MOST_WAITING * self._options.stage_bytes:
+            self._send(list(self._waiting))
 
     def finish(self) -> Staged:
-        self._send()
+        self._send(list(self._waiting))
         if self._link.is_waiting:
             self._link.finish()
         return Staged(self._staging, tuple(self._attempts))
 
-    def _send(self) -> None:
-        for blob in chunks_of(self._waiting, 2 * self._options.stage_bytes):
+    def _send(self, destinations: Collection[str]) -> None:
+        """Sends what waits for these; alone what is enough for a blob of its own."""
+        large = [one for one in destinations if self._sizes[one] >= LEAST_ALONE]
+        small = [rows for one in destinations if one not in large for rows in self._waiting[one]]
+        for waiting in (*[self._waiting[one] for one in large], small):
             # a little more than one is not worth two
-            if self._link.is_waiting:
-                self._link.finish()
-            self._attempts.append(randbits(_ATTEMPT_BITS))
-            self._link.begin(stage(self._staging, self._attempts[-1], blob, self._run))
-        self._waiting, self._size = [], 0
+            for blob in chunks_of(waiting, 2 * self._options.stage_bytes):
+                if self._link.is_waiting:
+                    self._link.finish()
+                self._attempts.append(randbits(_ATTEMPT_BITS))
+                self._link.begin(stage(self._staging, self._attempts[-1], blob, self._run))
+        for one in destinations:
+            del self._waiting[one], self._sizes[one]
 
 
 def _staged(

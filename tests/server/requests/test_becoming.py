@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stompbox.config import ListenerOptions
 from stompbox.message import Run, Shape
@@ -140,6 +141,7 @@ def test_its_octets_count_for_retention(tmp_path: Path) -> None:
 Beside = Callable[[World], object]
 WANTED: dict[str, tuple[str, str, Beside]] = {
     "a subscription": ("/topic/kept.a", "", lambda world: another(world, "/topic/kept.a")),
+    "a queue beside": ("/topic/kept.a", "", lambda world: another(world, "/queue/kept.a")),
     "a queue": ("/queue/kept.a", "", lambda world: None),
     "one queue of the topic": (
         "/topic/kept.a::kept.a",
@@ -173,7 +175,7 @@ def test_where_somebody_has_it_in_memory_it_goes_as_what_is_sent(tmp_path: Path,
         await written(world, run_to(destination))
         assert True not in store.staged
         assert world.broker.engine.counters["received"] >= EACH
-        if isinstance(client, Client):
+        if isinstance(client, Client) and name != "a queue beside":
             await world.until(lambda: received(client) == bodies())
 
     play(tmp_path, store, story, KEPT + more)
@@ -221,7 +223,8 @@ def test_all_of_a_chunk_goes_one_way(tmp_path: Path, runs: tuple[Run, ...], stag
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"), [("LEAST_READY", 1 << 20), ("MOST_READY", 100), ("MOST_KEPT", 10)]
+    ("setting", "value"),
+    [("LEAST_READY", 1 << 20), ("MOST_READY", 100), ("MOST_MESSAGES", EACH - 1), ("MOST_KEPT", 10)],
 )
 def test_neither_small_nor_large_chunks_nor_long_headers(
     tmp_path: Path, setting: str, value: int, monkeypatch: pytest.MonkeyPatch
@@ -233,6 +236,23 @@ def test_neither_small_nor_large_chunks_nor_long_headers(
         await written(world, run_to("/topic/kept.a"))
         assert store.staged == [False]
         assert world.there()["kept.a"] == bodies()
+
+    play(tmp_path, store, story, KEPT)
+
+
+def test_what_the_broker_adds_to_a_message_is_there(tmp_path: Path) -> None:
+    """The chunk is the broker's then, not the one that was sent."""
+    store = Watching()
+
+    async def story(world: World) -> None:
+        client = another(world, "/stream/kept.a", **{"x-stream-offset": "next"})
+        (listener,) = world.broker.configuration.listeners
+        stamping = replace(listener, url=f"{listener.url}?stompEnableMessageId=true")
+        world.client = Client(world.broker, replace(world.broker.configuration, listeners=[stamping]), "")
+        await written(world, run_to("/topic/kept.a"))
+        await world.until(lambda: received(client) == bodies())
+        assert len({frame.headers["amqMessageId"] for frame in client.messages}) == EACH
+        assert store.staged == [True]
 
     play(tmp_path, store, story, KEPT)
 

@@ -386,7 +386,9 @@ class Address:
         """Whether multicast messages of this shape are kept in the log and nobody is to have them in memory: who reads them finds them
         there, once they are stored."""
         log, persistent = self.log, shape.persistent
-        if not (log.is_retained or self.is_read) or log.keeps or self.topics or self.fanout is not None:
+        if not (log.is_retained or self.is_read) or log.keeps or self.fanout is not None:
+            return False
+        if self.topics or self.anycast:  # a queue may be behind, and read what is on its way to the disk
             return False
         if (
             self.diverts

@@ -46,6 +46,7 @@ ONCE_PER: Final = ("batch", "destination")
 # octets of a chunk that may become a log's as it lies: smaller ones are joined, and larger ones cut, when they are published
 LEAST_READY: Final = 64 << 10
 MOST_READY: Final = 4 << 20
+MOST_MESSAGES: Final = 1 << 16  # of such a chunk, which is decoded whole by whoever reads one of them
 MOST_KEPT: Final = 1 << 10  # octets of a shape that memory keeps for it
 
 
@@ -113,7 +114,8 @@ def _require_disk(connection: Asker) -> None:
 def _ready(kinds: Sequence[Alike], size: int) -> bytes:
     """The first of these shapes as bytes, when a chunk of them may be a log's as it lies: it is not too small or large for one, and all of
     its messages go the same way, and ask for nothing when they arrive."""
-    if not (kinds and LEAST_READY <= size <= MOST_READY):
+    messages = sum([kind.messages for kind in kinds])
+    if not (kinds and LEAST_READY <= size <= MOST_READY and messages <= MOST_MESSAGES):
         return b""
     first = kinds[0].shape
     to, persistent = _way(first), first.persistent
