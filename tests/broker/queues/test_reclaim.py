@@ -10,6 +10,7 @@ from stompbox.broker.queues.depth import depth_of
 from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.message import ANYCAST, MULTICAST
 from tests.broker.test_schedule import drained
+from tests.broker.test_very_many import lines
 from tests.broker.world import Got, World
 
 SIZE = 1000
@@ -247,3 +248,28 @@ def test_what_was_never_for_a_queue_is_not_kept_for_it() -> None:
     log = world.queue("w").address.log
     assert world.queue("w").cursor.settle(log.next) == 3
     assert world.store.sizes([log.id])[log.id][0] == 0, "nothing is left in the store"
+
+
+def longest_step(count: int, taken: int) -> int:
+    """Lines of the longest step in which a queue gives back so many messages, of which each is a run, beside those that a consumer has."""
+    world = World()
+    world.on_queue(world.consumer(prefetch=taken), "q")
+    for number in range(taken + count):
+        world.send("q", b"x", headers={f"h-{number % 2}": "1"})
+    assert len(world.settle()) == taken
+    world.commit()
+    world.tick(10_000)
+    steps, ended = reclaim.giving_back(world.queue("q")), object()
+    found: list[object] = []
+    longest = 0
+    while ended not in found:
+        longest = max(longest, lines(lambda: found.append(next(steps, ended))))
+    assert in_memory(world) == {"q": 0}
+    assert world.engine.counters["given-back"] == count
+    return longest
+
+
+def test_no_step_is_longer_the_more_is_given_back_and_the_more_a_consumer_has() -> None:
+    """Each of those that wait was held against all that the consumer has, in one step: seconds for 10,000 and 100,000."""
+    few, many = longest_step(1000, 50), longest_step(4000, 200)
+    assert many <= few + 500, (few, many)

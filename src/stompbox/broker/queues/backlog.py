@@ -161,6 +161,12 @@ class Backlog:
         taken = segment.part(segment.first, segment.stop)
         if segment.run.is_large:
             segment.become(_NOTHING)  # what is emptied must not hold bodies in the store
+        priority = self._level(taken)
+        same = self._levels.get(priority)
+        if same and same[-1] is segment:  # as where the last go first (reclaim.py)
+            same.pop()
+            self._others -= priority != DEFAULT_PRIORITY
+            return taken
         self._emptied += 1
         if self._emptied > sweeping.LEAST and sweeping.is_due(self._emptied, self._standing):
             self._sweep()
@@ -203,18 +209,20 @@ class Backlog:
 
     def segments(self) -> list[Segment]:
         """All segments that wait, in no order; they stay."""
-        waiting = [entry[3] for entry in self._returned]
-        for level in self._levels.values():
-            waiting += level
+        waiting = self.standing()
         return [segment for segment in waiting if segment.home is self] if self._emptied else waiting
+
+    def standing(self) -> list[Segment]:
+        """All segments that stand here, in no order, without a look at each: what was taken out (`home`) may be among them."""
+        found = [entry[3] for entry in self._returned]
+        for level in self._levels.values():
+            found += level
+        return found
 
     def watch(self, left: Left) -> list[Segment]:
         """All segments that stand here, in no order; `left` is told of each that goes from now on, as it is then."""
         self._watching = [*(self._watching or ()), left]
-        standing = [entry[3] for entry in self._returned]
-        for level in self._levels.values():
-            standing += level
-        return standing
+        return self.standing()
 
     def unwatch(self, left: Left) -> None:
         self._watching = [other for other in self._watching or () if other is not left] or None

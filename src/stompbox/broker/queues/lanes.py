@@ -501,6 +501,13 @@ class Lanes:
         """All segments that wait, in no order; they stay."""
         return [segment for backlog in self._backlogs() for segment in backlog.segments()]
 
+    def standing(self) -> list[Segment]:
+        """All segments of each backlog, as `Backlog.standing` has them."""
+        found: list[Segment] = []
+        for backlog in self._backlogs():
+            found += backlog.standing()
+        return found
+
     def watch(self, left: Left) -> list[tuple[Backlog, list[Segment]]]:
         """All segments of each backlog, as `Backlog.watch` has them."""
         return [(backlog, backlog.watch(left)) for backlog in self._backlogs() if backlog.count]

@@ -12,6 +12,7 @@ memory is left: nobody finds it any more, and what its messages take is given ba
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
@@ -113,27 +114,32 @@ def giving_back(queue: LoggedQueue) -> Iterator[None]:
     state = _state(queue)
     fresh: list[Segment] = []
     least = oldest
-    waiting = queue.backlog.segments()
-    for at in range(0, len(waiting), LOOKED):
-        part = [segment for segment in waiting[at : at + LOOKED] if segment.home is not None]
+    waiting = queue.backlog.standing()
+    while waiting:  # nothing is held here longer than it is needed: its memory goes step by step
+        part = [segment for segment in waiting[-LOOKED:] if segment.home is not None]
+        del waiting[-LOOKED:]
         fresh += [segment for segment in part if queue.is_fresh(segment)]
         least = max([least, *[segment.stop for segment in part if not queue.is_fresh(segment)]])
         engine.work.spend(LOOKED)
         yield
         if _state(queue) != state:
             return
-    gone = [segment for segment in fresh if segment.first >= max(_reached(queue, out), least)]
-    yield from _leaving(queue, sorted(gone, key=_FIRST, reverse=True))
+    fresh.sort(key=_FIRST)
+    del fresh[: bisect_left(fresh, max(_reached(queue, out), least), key=_FIRST)]
+    yield from _leaving(queue, fresh)
 
 
 def _leaving(queue: LoggedQueue, gone: list[Segment]) -> Iterator[None]:
-    """Takes segments out of the queue, the last first."""
+    """Takes segments out of the queue, the last first, and out of what is given here."""
     engine = queue.engine
+    if not gone:
+        engine.dispatch_later(queue)  # nothing stays in the log for its sake
     for binding in queue.bindings:
         binding.search_from(0)
-    for at in range(0, len(gone), STEP):
+    while gone:
         # the others have expired meanwhile
-        part = [segment for segment in gone[at : at + STEP] if segment.home is not None]
+        part = [segment for segment in gone[: -STEP - 1 : -1] if segment.home is not None]
+        del gone[-STEP:]
         if part:
             _leave(queue, part)
         state = _state(queue)
@@ -141,8 +147,6 @@ def _leaving(queue: LoggedQueue, gone: list[Segment]) -> Iterator[None]:
         yield
         if _state(queue) != state:
             return
-    if not gone:
-        engine.dispatch_later(queue)  # nothing stays in the log for its sake
 
 
 def _leave(queue: LoggedQueue, part: list[Segment]) -> None:
