@@ -94,3 +94,22 @@ def test_of_sockets_whose_peers_end_at_once_few_are_closed_in_a_turn() -> None:
         assert before < closed <= before + FEW
         before = closed
         world.turn()
+
+
+def test_who_has_gone_gets_nothing_while_its_socket_waits_to_be_closed() -> None:
+    """What it got with `ack:auto` would be acknowledged, and nobody would have it."""
+    world = World()
+    sender, gone, there = world.client(), world.client(), world.client()
+    for reader in (gone, there):
+        reader.say(("SUBSCRIBE", {"id": "1", "destination": "/queue/q", "ack": "auto"}))
+    world.until_idle()
+    for _ in range(FEW):  # in this turn no more are closed
+        socket = Socket(world.broker, world.acceptor)
+        socket.connection_made(HalfClosing())
+        socket.eof_received()
+    gone.wire.can_write_eof = lambda: True  # type: ignore[method-assign]
+    gone.socket.eof_received()
+    assert not gone.wire.is_gone
+    sender.say(*[("SEND", {"destination": "/queue/q", "receipt": f"{n}"}) for n in range(10)])
+    world.until_idle()
+    assert (gone.bodies(), len(there.bodies())) == ([], 10)

@@ -245,6 +245,10 @@ class Socket(asyncio.Protocol):
             self._in_time()
             self._deadline = self.broker.loop.call_later(LAST_WORDS, self._transport.close)
             return True
+        if not self._closing and receiver is not None:
+            # it gets nothing more, however long the socket waits for its turn
+            self._receiver = None
+            receiver.lost()
         self.broker.turns.few(self._transport.close)
         return True
 
