@@ -248,6 +248,7 @@ class Socket(asyncio.Protocol):
         if not self._closing and receiver is not None:
             # it gets nothing more, however long the socket waits for its turn
             self._receiver = None
+            self._in_time()
             receiver.lost()
         self.broker.turns.few(self._transport.close)
         return True
