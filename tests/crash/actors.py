@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 
 from stompbox.stomp.frames import Frame
-from tests.crash.events import Acknowledged, Answered, Confirmed, Ended, Got, Journal, Sent
+from tests.crash.events import Acknowledged, Answered, Confirmed, Ended, Got, Journal, Sent, Subscribed
 from tests.crash.link import Control, Link, Lost, Stopped
 
 QUEUES = ("/queue/drill.a", "/queue/drill.b", "/queue/drill.c")
@@ -204,6 +204,7 @@ def work(actor: Actor) -> None:
             "ack": "client-individual",
             "prefetch-count": str(prefetch),
         }
+        actor.journal.note(Subscribed(link.name, queue))
         link.write(link.frame("SUBSCRIBE", headers))
     while True:
         frame = link.receive_or_stop()
@@ -252,6 +253,7 @@ def relay(actor: Actor) -> None:
     """What it takes and what it sends on happens together or not at all."""
     link, random = actor.connect(), actor.random
     headers = {"destination": RELAYED, "id": RELAYED, "ack": "client-individual", "prefetch-count": "50"}
+    actor.journal.note(Subscribed(link.name, RELAYED))
     link.write(link.frame("SUBSCRIBE", headers))
     acks = Acks(actor, link)
     held: list[tuple[Frame, str]] = []

@@ -32,6 +32,7 @@ from tests.crash.events import (
     Opened,
     Refused,
     Sent,
+    Subscribed,
 )
 
 Copy = tuple[str, str]  # source, message
@@ -73,7 +74,9 @@ class Audit:
         self.sent: dict[str, Sent] = {}
         self.got: dict[Copy, list[Got]] = defaultdict(list)
         self.received: list[list[Got]] = []  # by journal
-        self.readers: dict[str, set[str]] = defaultdict(set)  # by source: the links that got something of it
+        self.readers: dict[str, set[str]] = defaultdict(
+            set
+        )  # by source: the links that subscribed to it, or got something of it
         self.answers: dict[Copy, list[Answered]] = defaultdict(list)
         self.acknowledged: list[Acknowledged] = []
         self.latest = 0  # the last broker's epoch
@@ -85,6 +88,8 @@ class Audit:
             match event:
                 case Opened():
                     self.opened[event.link] = event.time
+                case Subscribed():
+                    self.readers[event.source].add(event.link)
                 case Closed():
                     self.closed[event.link] = event.time
                 case Sent():

@@ -27,6 +27,13 @@ class Opened(Struct, frozen=True, tag=True):
     link: str
 
 
+class Subscribed(Struct, frozen=True, tag=True):
+    """It may be handed messages of the source from now on, whether or not it ever gets one."""
+
+    link: str
+    source: str
+
+
 class Started(Struct, frozen=True, tag=True):
     """A broker is about to be started. `limited`: sources that may be full; `counts_first`: attempts are stored before deliveries."""
 
@@ -183,7 +190,7 @@ class Stood(Struct, frozen=True, tag=True):
 
 
 Event = (
-    Started | Opened | Closed | Sent | Ended | Confirmed | Refused | Got | Retained | Waiting | Answered | Acknowledged
+    Started | Opened | Subscribed | Closed | Sent | Ended | Confirmed | Refused | Got | Retained | Waiting | Answered | Acknowledged
     | Shown | Moving | Moved | Stood
 )  # fmt: skip
 
