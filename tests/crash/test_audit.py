@@ -154,7 +154,9 @@ def test_what_somebody_who_left_was_never_told_may_come_behind_later_ones() -> N
     both, by_leaver = [sent(1), sent(2), sent(3)], [got(3), *done(3)]
     left = Closed(15, V1)
     assert problems(*both, *by_leaver, left, *got_by_others) == []
-    assert problems(*both[:2], Subscribed(V1, Q), left, *got_by_others) == [], "also one who got nothing at all"
+    assert problems(*both[:2], Subscribed(V1, Q), left, *got_by_others) == [], (
+        "also one who got nothing at all"
+    )
     before_it_was_read = [Sent(P1, "p.1", Q, time=16), sent(2), sent(3)]
     assert problems(*before_it_was_read, *by_leaver, left, *got_by_others) == []
     after = [Sent(P1, "p.1", Q, time=16 + LEARNS), sent(2), sent(3)]
