@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import Any
 
@@ -94,6 +94,14 @@ def test_a_plain_function_ends_run_and_not_its_messages(broker: Broker) -> None:
     assert len(broker.messages("/queue/a")) == 2
 
 
+async def cancelled_after(event: asyncio.Event, running: Coroutine[Any, Any, None]) -> None:
+    work = asyncio.create_task(running)
+    await asyncio.wait_for(event.wait(), 10)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+
+
 def test_a_handler_whose_own_work_was_cancelled_has_failed(broker: Broker) -> None:
     """It does not end those who work beside it, and its message comes again."""
 
@@ -110,11 +118,7 @@ def test_a_handler_whose_own_work_was_cancelled_has_failed(broker: Broker) -> No
         async with broker.connect() as client:
             await client.send("/queue/a", b"1")
             async with client.subscribe("/queue/a", ack="client-individual") as messages:
-                work = asyncio.create_task(messages.run(handle))
-                await asyncio.wait_for(done.wait(), 10)
-                work.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await work
+                await cancelled_after(done, messages.run(handle))
 
     run(story())
 
@@ -130,11 +134,7 @@ def test_a_run_that_is_cancelled_answers_nothing(broker: Broker) -> None:
         async with broker.connect() as client:
             await client.send("/queue/a", b"1")
             async with client.subscribe("/queue/a", ack="client-individual") as messages:
-                work = asyncio.create_task(messages.run(handle))
-                await asyncio.wait_for(begun.wait(), 10)
-                work.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await work
+                await cancelled_after(begun, messages.run(handle))
 
     run(story())
     assert len(broker.messages("/queue/a")) == 1

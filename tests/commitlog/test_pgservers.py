@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import psycopg
 import pytest
@@ -20,6 +20,7 @@ from stompbox.store.memory import MemoryStore
 from tests.commitlog.logs import DEADLINE, commit, fresh_name, in_thread, read_on
 from tests.commitlog.pgserver import PgServer, following, running
 
+T = TypeVar("T")
 SYNCHRONOUS = "synchronous_standby_names = 'ANY 1 (standby)'"
 ALONE = "synchronous_standby_names="  # as one that comes back and waits for nobody
 
@@ -101,7 +102,7 @@ def test_an_old_primary_alone_is_told_by_name(synchronous: Pair, name: str) -> N
     with closing(open_log(synchronous.url, name)) as log:
         new.promote()
         disconnect_all(old)
-        assert read_error_or_last(log) == 0
+        assert asked_again(log.last) == 0
         new.end()
         problem = ""
         while "is an old primary" not in problem:
@@ -112,13 +113,14 @@ def test_an_old_primary_alone_is_told_by_name(synchronous: Pair, name: str) -> N
         assert "its timeline is 1, and 2 was seen" in problem
 
 
-def read_error_or_last(log: CommitLog) -> int:
-    """The connection that was there ends with the first question."""
+def asked_again(question: Callable[[], T]) -> T:
+    """As a node does: where a connection ends with its server, which the first question finds out."""
     while True:
         try:
-            return log.last()
+            return question()
         except LogError as error:
-            assert error.code == "log-unavailable"
+            if error.code != "log-unavailable":
+                raise
 
 
 class Node:
@@ -132,13 +134,7 @@ class Node:
         return Applier(self.local, self.log).lead(Lead(node))
 
     def follow(self) -> None:
-        """As a node does: where a connection ended with its server, it asks again."""
-        while True:
-            try:
-                return Applier(self.local, self.log).catch_up()
-            except LogError as error:
-                if error.code != "log-unavailable":
-                    raise
+        asked_again(Applier(self.local, self.log).catch_up)
 
 
 def said(number: int) -> Commit:

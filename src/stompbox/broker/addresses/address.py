@@ -24,7 +24,7 @@ from stompbox.broker.queues.memory import Memory
 from stompbox.broker.queues.queue import Queue
 from stompbox.config.settings import AddressSettings
 from stompbox.errors import IllegalFrame
-from stompbox.message import ANYCAST, MULTICAST, Run, Shape
+from stompbox.message import ANYCAST, MULTICAST, Run
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
@@ -382,10 +382,10 @@ class Address:
         persistent = run.shape.persistent
         return not (self.settings.default_persistent if persistent is None else persistent)
 
-    def leaves_in_log(self, shape: Shape) -> bool:
-        """Whether multicast messages of this shape are kept in the log and nobody is to have them in memory: who reads them finds them
+    def leaves_in_log(self, run: Run) -> bool:
+        """Whether multicast messages like these are kept in the log and nobody is to have them in memory: who reads them finds them
         there, once they are stored."""
-        log, persistent = self.log, shape.persistent
+        log, shape = self.log, run.shape
         if not (log.is_retained or self.is_read) or log.keeps or self.fanout is not None:
             return False
         if self.topics or self.anycast:  # a queue may be behind, and read what is on its way to the disk
@@ -398,7 +398,7 @@ class Address:
             or shape.retain
         ):
             return False
-        return self.settings.default_persistent if persistent is None else persistent
+        return not self.is_volatile(run)
 
     def has_unread(self) -> bool:
         """Whether the log lacks messages that were confirmed: those that need no disk are, before it has them."""

@@ -395,7 +395,7 @@ class _Way:
             runs = self._runs[0]
             while runs:
                 run = runs[0]
-                if run.is_staged and not self._is_left_in_log(run.shape):
+                if run.is_staged and not self._is_left_in_log(run):
                     self._note()
                     return
                 self._send(runs.popleft())
@@ -446,14 +446,14 @@ class _Way:
             return Run.of_staged(run.shape, bodies, routing=routing, sender=self.session)
         return Run(run.shape, bodies, run.columns, routing=routing, sender=self.session, queue=queue)
 
-    def _is_left_in_log(self, shape: Shape) -> bool:
-        """Whether that is so at each address to which messages of this shape go."""
-        addresses = self.publications.broker.engine.addresses
+    def _is_left_in_log(self, run: Run) -> bool:
+        """Whether that is so at each address to which its messages go."""
+        addresses, shape = self.publications.broker.engine.addresses, run.shape
         for destination in self.names.parse(shape.destination, shape.headers.get("destination-type")):
             address = addresses.get(destination.address)
             if address is None or destination.is_temporary or destination.queue:
                 return False
-            if (destination.routing or address.kinds) != MULTICAST or not address.leaves_in_log(shape):
+            if (destination.routing or address.kinds) != MULTICAST or not address.leaves_in_log(run):
                 return False
         return True
 
@@ -499,18 +499,17 @@ class _Way:
 
     def _whole(self, attempt: Attempt) -> Run | None:
         """The run that all of an attempt is, where it becomes the log's as it lies."""
-        shape = shape_of(attempt.ready) if attempt.ready else None
-        if shape is None or not self._is_left_in_log(shape):
+        if not attempt.ready:
             return None
-        return Run.of_staged(
-            shape, Staged(attempt.body, attempt.count), routing=MULTICAST, sender=self.session
-        )
+        bodies = Staged(attempt.body, attempt.count)
+        run = Run.of_staged(shape_of(attempt.ready), bodies, routing=MULTICAST, sender=self.session)
+        return run if self._is_left_in_log(run) else None
 
     async def _look_again(self) -> None:
         """What was to be left in the log, and somebody is to have now, is read after all."""
         publication = self.publication
         while self._runs and self._runs[0] and self._runs[0][0].is_staged:
-            if self._is_left_in_log(self._runs[0][0].shape):
+            if self._is_left_in_log(self._runs[0][0]):
                 return
             self._runs[0] = deque(
                 await self._runs_of(publication.attempts[publication.published - publication.stored])

@@ -247,9 +247,7 @@ class Socket(asyncio.Protocol):
             return True
         if not self._closing and receiver is not None:
             # it gets nothing more, however long the socket waits for its turn
-            self._receiver = None
-            self._in_time()
-            receiver.lost()
+            self._leave()
         self.broker.turns.few(self._transport.close)
         return True
 
@@ -261,9 +259,13 @@ class Socket(asyncio.Protocol):
                 f"connection from {self.peer}", PeerError("tls-handshake-failed", text), closes=True
             )
         self._closing = True
-        self._in_time()
         self.admission.gone(self)
         self.broker.sockets.discard(self)
+        self._leave()
+
+    def _leave(self) -> None:
+        """Whatever stands behind the socket learns that its peer is gone, once; nobody is waited for any more."""
+        self._in_time()
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.lost()
