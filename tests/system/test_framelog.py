@@ -81,6 +81,21 @@ def test_debug_logs_every_frame_both_ways(serve: Serve, transport: str, tmp_path
     assert any("for\\x1b[2Jged\\n2026 INFO" in line for line in found)
 
 
+def test_a_frame_that_is_refused_before_its_end_is_logged(serve: Serve, tmp_path: Path) -> None:
+    served = serve("--memory", "--log-level", "debug", "--no-admin")
+    for begun in (
+        b"NONSENSE\npasscode:s3cret\n\n",
+        b"SEND\ndestination:/queue/q\ncontent-length:many\n\nabc",
+    ):
+        with connected((served.host, served.port), "tcp") as client:
+            log_in(client)
+            client.say(begun)
+            client.expect("ERROR")
+        first, second = wait_for(served, "OUT: ERROR")[-2:]
+        assert f"IN: {begun[:4].decode()}" in first and "OUT: ERROR" in second
+    assert "s3cret" not in served.log.read_text()
+
+
 MALFORMED = {  # by a person or a program that has it nearly right: what is sent, and the code of the ERROR
     "no colon": ("CONNECT\naccept-version:1.2\nlogin:alice\npasscode s3cret\n\n\0", "header-without-colon"),
     "two lines": ("CONNECT\naccept-version:1.2\nlogin:alice\npasscode:a\ns3cret\n\n\0", "header-without-colon"),

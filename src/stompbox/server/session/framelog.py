@@ -4,8 +4,9 @@ All of them where the logger `stompbox.frames` is enabled for DEBUG, and those t
 connection, of a user, of a client's address (the peer), or those that name an address of the broker. What is not asked for costs one look
 at each read and each write. A connection is followed from a read or write that begins with a frame on.
 
-Of a body LOGGED octets are kept and of a head MOST_HEAD: what is larger is counted, not held. This file looks at octets and knows no rules
-of STOMP but where a frame ends, so that what is malformed is shown, too.
+A frame that is refused before its end is logged as far as it came. Of a body LOGGED octets are kept and of a head MOST_HEAD: what is
+larger is counted, not held. This file looks at octets and knows no rules of STOMP but where a frame ends, so that what is malformed is
+shown, too.
 """
 
 from __future__ import annotations
@@ -128,6 +129,8 @@ class FrameLog:
                 return
             self._out = Frames()
         for head, body, size in self._out.take(data):
+            if self._in is not None and head.startswith(b"ERROR") and (begun := self._in.begun()) is not None:
+                self._write("IN", *begun)  # refused before its end, for which nobody waits any more
             self._write("OUT", head, body, size)
 
     def _write(self, way: str, head: bytes, body: bytes, size: int) -> None:
@@ -183,6 +186,13 @@ class Frames:
             elif self._left == -2:
                 yield self._done()
 
+    def begun(self) -> tuple[bytes, bytes, int] | None:
+        """What has come of a frame whose end has not; what follows is no part of a frame."""
+        if self._is_lost or not self._head:
+            return None
+        self._is_lost = True
+        return self._head, bytes(self._body or b""), self._size
+
     def _read_head(self, data: bytes, at: int) -> int:
         if not self._head:
             while at < len(data) and data[at] in _EOLS:
@@ -196,7 +206,7 @@ class Frames:
             self._is_lost = len(self._head) == MOST_HEAD
             return len(data) - kept
         self._head = data[at : found.end()]
-        self._body, self._size = bytearray(), 0
+        self._body = bytearray()
         length = _LENGTH.search(self._head)
         self._left = -2 if found[0] == b"\0" else -1 if length is None else int(length[1])
         return found.end() - kept
@@ -218,7 +228,7 @@ class Frames:
     def _done(self) -> tuple[bytes, bytes, int]:
         assert self._body is not None
         frame = self._head, bytes(self._body), self._size
-        self._head, self._body, self._left = b"", None, -1
+        self._head, self._body, self._size, self._left = b"", None, 0, -1
         return frame
 
 
