@@ -38,7 +38,7 @@ from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS, Version
 
 # messages fetched from the loop's thread at once: a change of threads costs more than a message
-BATCH: Final = 100
+BATCH: Final = 500
 
 
 class Message(ReceivedMessage):
@@ -73,17 +73,18 @@ class Message(ReceivedMessage):
             return
         route.check(self, answer)
         self.is_settled = True
-        self._thread.post(lambda: self._post(route, answer))
-
-    def _post(self, route: SubscriptionRoute, answer: Answer) -> None:
-        if route.is_stale:  # lost between the call and now
-            route.subscription.link.counters["stale-message"] += 1
-        else:
-            route.post(self, answer)
+        self._thread.post(partial(_post, route, self, answer))
 
     def process(self) -> Processing:
         """`with message.process():` acknowledges when the block ends well, sends NACK when it raises (and lets it raise)."""
         return Processing(self, self._thread)
+
+
+def _post(route: SubscriptionRoute, message: Message, answer: Answer) -> None:
+    if route.is_stale:  # lost between the call and now
+        route.subscription.link.counters["stale-message"] += 1
+    else:
+        route.post(message, answer)
 
 
 class Processing:
@@ -148,13 +149,24 @@ class Subscription:
     def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None when none came within `timeout` seconds (None: wait for ever), or none will come."""
         require_timeout(timeout)
+        return self._fetched_one() or self._wait(timeout)
+
+    def _fetched_one(self) -> Message | None:
+        fetched, is_auto = self._fetched, self._feed.ack == "auto"
+        try:
+            while True:
+                message = fetched.popleft()
+                if is_auto or not message._route.is_stale:
+                    return message
+        except IndexError:
+            return None
+
+    def _wait(self, timeout: float | None) -> Message | None:
         until = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while True:
-                while self._fetched:
-                    message = self._fetched.popleft()
-                    if self._feed.ack == "auto" or not message._route.is_stale:
-                        return message
+                if (message := self._fetched_one()) is not None:
+                    return message
                 if not self._is_fetching:
                     self._is_fetching = True
                     break
@@ -179,7 +191,8 @@ class Subscription:
 
     def iterate(self, timeout: float | None = None) -> Iterator[Message]:
         """Yields messages until none came for `timeout` seconds."""
-        while (message := self.receive(timeout)) is not None:
+        require_timeout(timeout)
+        while (message := self._fetched_one() or self._wait(timeout)) is not None:
             yield message
 
     def __iter__(self) -> Iterator[Message]:
