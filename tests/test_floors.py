@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -54,12 +55,20 @@ FILE_LINES = 600
 FUNCTION_LINES = 60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     path: Path
     module: str  # dotted; of a package, its name
-    tree: ast.Module
-    lines: int
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """What is parsed once one of the tests wants it: others that import this file need no more than names."""
+        return ast.parse(self.text, str(self.path))
+
+    @property
+    def lines(self) -> int:
+        return len(self.text.splitlines())
 
     @property
     def room(self) -> str:
@@ -75,7 +84,7 @@ def read_sources() -> list[Source]:
     for path in sorted(SOURCE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         module = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
-        sources.append(Source(path, module, ast.parse(text, str(path)), len(text.splitlines())))
+        sources.append(Source(path, module, text))
     return sources
 
 

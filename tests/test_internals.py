@@ -20,7 +20,6 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = [ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "src").rglob("*.py"))]
 
 UNDOCUMENTED = (
     "asyncio.sslproto", "prometheus_client.metrics_core", "pyspark.core", "pyspark.java_gateway", "pyspark.sql.pandas",
@@ -99,12 +98,10 @@ def is_internal(name: str) -> bool:
     return name.startswith(UNDOCUMENTED) or any(is_private(part) for part in parts)
 
 
-OURS = names_of_ours(SOURCES)
-FOUND = {name for tree in SOURCES for name in internals(tree, OURS)}
-
-
 def test_each_internal_of_a_library_is_named() -> None:
-    assert sorted(FOUND) == sorted(USED)
+    sources = [ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "src").rglob("*.py"))]
+    ours = names_of_ours(sources)
+    assert sorted({name for tree in sources for name in internals(tree, ours)}) == sorted(USED)
 
 
 def declared(library: str) -> list[Requirement]:
