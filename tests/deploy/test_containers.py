@@ -1,13 +1,15 @@
-"""Image, compose file and chart say what the broker takes: ports, folders, users, probes. The chart's templates use few words of Helm's,
-which are rendered here; no container is started."""
+"""Image, compose files and chart say what the broker takes: ports, folders, users, probes. Helm itself renders the chart; what comes of
+it, and the manifests of a cluster, are of the schemas of Kubernetes, and the compose files of that of compose. test_images.py starts the
+image where there is an engine."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
+import compose_spec
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -73,50 +75,14 @@ def test_what_the_compose_file_mounts_is_there() -> None:
 # --- the chart ------------------------------------------------------------------------------------------------------------------
 
 
-class Failed(Exception):
-    """What `fail` of a template says."""
+helm = pytest.importorskip("helm_python", reason="Helm as a library is there for Linux on x86-64 alone")
 
 
 def rendered(name: str, values: dict[str, Any]) -> Any:
-    """One template, with `if`, `fail`, values, and `quote`, `toJson` and `default` behind them."""
-    text = (CHART / "templates" / name).read_text()
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    scope = {"Values": values, "Release": {"Name": "broker"}, "Chart": {"AppVersion": chart["appVersion"]}}
-    kept, shown = list[str](), [True]
-    for line in text.splitlines():
-        if found := re.fullmatch(r"\s*\{\{- (if|end|fail)(?: (.+?))? \}\}", line):
-            if found[1] == "if":
-                shown.append(shown[-1] and is_true(found[2], scope))
-            elif found[1] == "end":
-                shown.pop()
-            elif shown[-1]:
-                raise Failed(found[2])
-        elif shown[-1]:
-            kept.append(re.sub(r"\{\{ (.+?) \}\}", lambda found: said(found[1], scope), line))
-    assert shown == [True]
-    return yaml.safe_load("\n".join(kept))
-
-
-def is_true(text: str, scope: dict[str, Any]) -> bool:
-    return (
-        not value(text.removeprefix("not "), scope) if text.startswith("not ") else bool(value(text, scope))
-    )
-
-
-def value(path: str, scope: dict[str, Any]) -> Any:
-    found: Any = scope
-    for word in path.removeprefix(".").split("."):
-        found = found[word]
-    return found
-
-
-def said(text: str, scope: dict[str, Any]) -> str:
-    path, *functions = text.split(" | ")
-    found = value(path, scope)
-    for function in functions:
-        is_json = function in ("quote", "toJson")
-        found = json.dumps(found) if is_json else found or value(function.removeprefix("default "), scope)
-    return str(found)
+    """One template as `helm template broker deploy/helm/stompbox` has it: None where nothing is left of it."""
+    with helm.Chart.load(CHART) as chart:
+        text = chart.render(values, name="broker").get(f"stompbox/templates/{name}", "")
+    return yaml.safe_load(text)
 
 
 def values(**changed: Any) -> dict[str, Any]:
@@ -155,7 +121,7 @@ def test_a_broker_starts_with_the_configuration_of_the_chart(tmp_path: Path) -> 
 
 
 def test_without_users_the_chart_is_refused() -> None:
-    with pytest.raises(Failed, match="users is empty"):
+    with pytest.raises(helm.HelmError, match="users is empty"):
         rendered("secret.yaml", values(users=[]))
 
 
@@ -166,3 +132,72 @@ def test_what_is_asked_for_is_there() -> None:
     storage = {"size": "1Gi", "className": "fast"}
     (claim,) = rendered("statefulset.yaml", values(storage=storage))["spec"]["volumeClaimTemplates"]
     assert claim["spec"]["storageClassName"] == "fast"
+
+
+def test_helm_has_nothing_to_say_against_the_chart() -> None:
+    found = helm.lint(CHART, values(), strict=True)
+    assert found["errors"] == []
+    assert [said["error"] for said in found["messages"] if said["severity"] > 1] == []
+
+
+def test_a_value_that_is_none_is_refused_by_its_name() -> None:
+    with helm.Chart.load(CHART) as chart:
+        chart.validate_schema(values())
+        for name, wrong in WRONG_VALUES.items():
+            with pytest.raises(helm.HelmError, match=name.replace(".", r"[./]")):
+                chart.validate_schema(values(**wrong))
+
+
+WRONG_VALUES: dict[str, dict[str, Any]] = {
+    "storage.size": {"storage": {"size": "ten"}},
+    "service.stompPort": {"service": {"stompPort": 616130}},
+    "service.type": {"service": {"type": "Cluster"}},
+    "users.0": {"users": [{"name": "operator"}]},
+    "podMonitor.enabled": {"podMonitor": {"enabled": "yes"}},
+    "replicas": {"replicas": 3},
+}
+
+# --- schemas --------------------------------------------------------------------------------------------------------------------
+
+RELEASES = ("1.29", "1.37")  # of Kubernetes
+OF_OTHERS = {"PodMonitor"}  # what the Prometheus operator brings
+
+
+def manifests() -> list[dict[str, Any]]:
+    asked = values(
+        podMonitor={"enabled": True, "secretName": "metrics"},
+        tolerations=[{"key": "broker", "operator": "Exists", "effect": "NoSchedule"}],
+        nodeSelector={"disk": "ssd"},
+        storage={"size": "1Gi", "className": "fast"},
+    )
+    of_the_chart = [rendered(path.name, asked) for path in sorted((CHART / "templates").iterdir())]
+    of_the_cluster = yaml.safe_load_all((DEPLOY / "kubernetes" / "cluster.yaml").read_text())
+    return [*of_the_chart, *of_the_cluster]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_manifests_are_of_the_schemas_of_kubernetes(release: str) -> None:
+    looked_at = [found for found in manifests() if found["kind"] not in OF_OTHERS]
+    for found in looked_at:
+        kubernetes_validate.validate(found, release, strict=True)
+    assert {found["kind"] for found in looked_at} >= {"StatefulSet", "Service", "Secret", "ConfigMap"}
+
+
+def test_a_word_that_kubernetes_does_not_know_is_found() -> None:
+    stateful = rendered("statefulset.yaml", values())
+    stateful["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError, match="readinesProbe"):
+        kubernetes_validate.validate(stateful, RELEASES[-1], strict=True)
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "cluster.yaml"])
+def test_compose_files_are_of_the_schema_of_compose(name: str) -> None:
+    text = (DEPLOY / "compose" / name).read_text()
+    composed(text).validate()
+    with pytest.raises(ValueError, match="readonly"):
+        composed(text.replace("read_only:", "readonly:"))
+
+
+def composed(text: str) -> compose_spec.PyCompose:
+    """After YAML's merge keys, which compose knows in places where this library does not."""
+    return compose_spec.PyCompose.from_yaml(yaml.safe_dump(yaml.safe_load(text)))
