@@ -144,3 +144,12 @@ def test_the_servers_of_the_chart_sync_each_write() -> None:
     assert values["monitor"]["enabled"]
     assert values["jetstream"]["enabled"]
     assert values["jetstream"]["merge"]["sync_interval"] == "always"
+
+
+def test_nodes_of_the_compose_file_start_when_their_log_answers() -> None:
+    """A node that finds no log ends, and `docker compose up --wait` would take that for the end of it."""
+    for node in NODES.values():
+        assert node["depends_on"] == {name: {"condition": "service_healthy"} for name in SERVERS}
+    for server in SERVERS.values():
+        assert re.search(r"^http: 0\.0\.0\.0:8222$", (COMPOSE / "nats.conf").read_text(), re.M)
+        assert "http://127.0.0.1:8222/healthz" in server["healthcheck"]["test"]
