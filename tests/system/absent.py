@@ -2,23 +2,30 @@
 
     python -m tests.system.absent -m stompbox serve --memory
     python -m tests.system.absent -c "import stompbox.testing"
+    ABSENT=macos python -m tests.system.absent -m stompbox serve
 
-The library's own modules are loaded before that, since they would be others there. It shows gaps, not that Windows works.
+The library's own modules are loaded before that, since they would be others there. It shows gaps, not that Windows or macOS work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import builtins
+import errno
 import importlib
+import io
+import mmap
 import os
+import resource
 import runpy
+import select
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.machinery import ModuleSpec
-from typing import Final
+from typing import Any, Final
 
 # https://docs.python.org/3/library/os.html and the like say "Availability: Unix" of each
 MODULES: Final = ("fcntl", "resource", "uvloop", "pwd", "grp", "termios", "tty", "pty")
@@ -30,6 +37,18 @@ NAMES: Final = {
     ),
     signal: ("SIGHUP", "SIGUSR1", "SIGUSR2", "SIGKILL", "pthread_sigmask"),
     socket: ("AF_UNIX", "SO_REUSEPORT"),
+}  # fmt: skip
+NAMES_OF_LINUX: Final = {
+    os: (
+        "fdatasync", "O_DIRECT", "RWF_DSYNC", "RWF_SYNC", "RWF_HIPRI", "memfd_create", "MFD_CLOEXEC", "sched_getaffinity",
+        "sched_setaffinity", "posix_fallocate", "posix_fadvise", "pipe2", "eventfd", "pidfd_open", "copy_file_range", "O_TMPFILE", "O_PATH",
+    ),
+    select: ("epoll",),
+    socket: (
+        "SOCK_CLOEXEC", "SOCK_NONBLOCK", "SO_PEERCRED", "TCP_KEEPIDLE", "TCP_USER_TIMEOUT", "TCP_QUICKACK", "TCP_CORK", "TCP_INFO",
+    ),
+    resource: ("RUSAGE_THREAD", "prlimit"),
+    mmap: ("MADV_DONTFORK", "MADV_HUGEPAGE"),
 }  # fmt: skip
 LOADED: Final = (
     "asyncio", "cyclopts", "http.client", "logging", "multiprocessing", "rich.console", "sqlite3", "ssl", "starlette.applications",
@@ -46,15 +65,35 @@ class Absent:
         return None
 
 
+def take_away_what_linux_has() -> None:
+    """From now on this process lacks what macOS lacks, /proc too."""
+    for name in (*LOADED, "uvloop", "prometheus_client"):
+        importlib.import_module(name)
+    _remove(NAMES_OF_LINUX)
+    sys.platform = "darwin"
+    for module, name in ((builtins, "open"), (io, "open"), (os, "open"), (os, "stat")):
+        setattr(module, name, partial(_unless_proc, getattr(module, name)))
+
+
+def _unless_proc(call: Callable[..., Any], path: Any, *arguments: Any, **named: Any) -> Any:
+    if isinstance(path, str | os.PathLike) and os.fspath(path).startswith(("/proc/", "/sys/")):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return call(path, *arguments, **named)
+
+
+def _remove(names: Mapping[Any, Sequence[str]]) -> None:
+    for module, gone in names.items():
+        for name in gone:
+            if hasattr(module, name):
+                delattr(module, name)
+
+
 def take_away() -> None:
     """From now on this process lacks what Windows lacks."""
     for name in LOADED:
         importlib.import_module(name)
     pair = partial(socket.socketpair, socket.AF_UNIX)  # Windows makes one of TCP
-    for module, names in NAMES.items():
-        for name in names:
-            if hasattr(module, name):
-                delattr(module, name)
+    _remove(NAMES)
     setattr(socket, "socketpair", pair)  # noqa: B010 - its type is of the call with a family
     for name in MODULES:
         sys.modules.pop(name, None)
@@ -67,7 +106,7 @@ def take_away() -> None:
 if __name__ == "__main__":
     how, what = sys.argv[1:3]
     sys.argv[:] = [what, *sys.argv[3:]]
-    take_away()
+    take_away_what_linux_has() if os.environ.get("ABSENT") == "macos" else take_away()
     if how == "-m":
         runpy.run_module(what, run_name="__main__", alter_sys=True)
     else:

@@ -1,11 +1,15 @@
-"""What a system without POSIX gets: client, command line, tests' broker and a broker in memory; of the rest a clear word."""
+"""What a system without POSIX gets: client, command line, tests' broker and a broker in memory; of the rest a clear word. One with POSIX
+and without what Linux alone has gets all of it."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 
@@ -104,3 +108,43 @@ def test_files_to_listen_at_are_refused_in_a_line(tmp_path: Path) -> None:
         folder=tmp_path,
     )
     assert done.returncode != 0 and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+
+
+# --- what macOS has not ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def without_linux(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+    """(process, port, URL of the admin interface)"""
+    places = ("--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0", "--data", str(folder / "data"))
+    with subprocess.Popen(
+        [*ABSENT, "-m", "stompbox", "serve", *places, *options],
+        stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "ABSENT": "macos", "PYTHONPATH": str(ROOT / "src")},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        try:
+            urls = [line.split()[-1] for line in takewhile(lambda line: line != "ready\n", process.stdout)]
+            port = next(int(url.rpartition(":")[2]) for url in urls if url.startswith("tcp:"))
+            yield process, port, next(url for url in urls if url.startswith("http:")).rstrip("/")
+        finally:
+            process.terminate()
+
+
+@pytest.mark.parametrize("options", [(), ("--fronts", "2")], ids=["alone", "fronts"])
+def test_without_what_linux_alone_has_confirmed_messages_are_kept(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    bodies = [b"42 apples", b"7 pears", b"x" * 300_000, b"1 plum"]
+    with without_linux(tmp_path, *options) as (process, port, admin), Plain(port) as client:
+        for body in bodies:
+            client.send("SEND", {"destination": "/queue/kept", "receipt": "r"}, body)
+            assert client.receive().headers["receipt-id"] == "r"
+        with urllib.request.urlopen(f"{admin}/api/v1/status", timeout=30) as answer:
+            assert json.load(answer)["is_durable"] is True
+        with urllib.request.urlopen(f"{admin}/metrics", timeout=30) as answer:
+            assert b"stompbox_disk_free_bytes" in answer.read()
+        assert (tmp_path / "data" / "stompbox.journal").exists()
+        process.kill()
+    with without_linux(tmp_path, *options) as (_, port, _), Plain(port) as client:
+        client.send("SUBSCRIBE", {"destination": "/queue/kept", "id": "1", "ack": "auto"})
+        assert [client.receive().body for _ in bodies] == bodies
