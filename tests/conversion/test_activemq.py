@@ -17,15 +17,16 @@ def test_a_whole_file(converted: Conversion) -> None:
     content = found.content
     assert content["global-max-size"] == 64 * 1024 * 1024
     assert [table["url"] for table in content["listener"]] == [
-        "tcp://0.0.0.0:61613?maxConnections=1000;maxBodySize=1048576;dialect=activemq",
-        "tcp://0.0.0.0:61614?dialect=activemq",
+        "tcp://0.0.0.0:61613?maxConnections=1000;maxBodySize=1048576;nackPolicy=attempt;"
+        "virtualTopicConsumerWildcards=VTC.*.>%3B2;dialect=activemq",
+        "tcp://0.0.0.0:61614?nackPolicy=attempt;virtualTopicConsumerWildcards=VTC.*.>%3B2;dialect=activemq",
     ]
     assert found.named("user", "name", "system") == {
         "name": "system",
         "password": "hash of manager",
         "groups": ["admins", "users"],
     }
-    assert found.named("permission", "match", "USERS.#")["send"] == ["users"]
+    assert found.named("permission", "match", "USERS.#")["send"] == ["users", "admins"]
     assert found.named("address-setting", "match", "#") == {
         "match": "#",
         "offline-durable-subscription-timeout": 86_400_000,
@@ -39,6 +40,9 @@ def test_a_whole_file(converted: Conversion) -> None:
         "dead-letter-address": "DLQ",
         "auto-create-dead-letter-resources": True,
         "dead-letter-queue-prefix": "DLQ.",
+        "expiry-address": "DLQ",
+        "auto-create-expiry-resources": True,
+        "expiry-queue-prefix": "DLQ.",
     }
     assert found.named("address-setting", "match", "orders.#")["dead-letter-address"] == "orders.dead"
     assert found.named("address", "name", "prices")["routing-types"] == ["MULTICAST", "ANYCAST"]
@@ -57,9 +61,7 @@ def test_a_whole_file(converted: Conversion) -> None:
         ("activemq.xml:18", "<persistenceAdapter>"),
         ("activemq.xml:21", "storeUsage limit = 100 gb"),
         ("activemq.xml:25", "'openwire'", "STOMP alone"),
-        ("activemq.xml:26", "wireFormat.maxFrameSize"),
         ("activemq.xml:27", "keyStorePath"),
-        ("activemq.xml:33", "<virtualTopic>"),
         ("activemq.xml:38", "'guest'", "stompbox user hash"),
         ("activemq.xml:43", "ActiveMQ.Advisory"),
     ],
@@ -107,3 +109,126 @@ def test_strategies(converted: Conversion, policy: str, key: str, value: object)
 def test_another_file_is_refused(converted: Conversion) -> None:
     with pytest.raises(ConfigError, match=r"^it:1: no <broker> in <configuration>"):
         converted("activemq", "<configuration><core/></configuration>")
+
+
+def test_where_dead_letters_go_unasked(converted: Conversion) -> None:
+    found = converted("activemq", broker(""))
+    assert found.content["address-setting"] == [
+        {"match": "#", "dead-letter-address": "ActiveMQ.DLQ", "expiry-address": "ActiveMQ.DLQ"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ('<sharedDeadLetterStrategy processExpired="false"/>', {"dead-letter-address": "ActiveMQ.DLQ", "expiry-address": ""}),
+        ('<discarding/>', {"dead-letter-address": "", "expiry-address": ""}),
+        (
+            '<individualDeadLetterStrategy queuePrefix="D." processExpired="false"/>',
+            {"dead-letter-address": "DLQ", "dead-letter-queue-prefix": "D.", "expiry-address": ""},
+        ),
+    ],
+)  # fmt: skip
+def test_where_the_expired_go(converted: Conversion, strategy: str, expected: dict[str, str]) -> None:
+    entry = f'<policyEntry queue="a"><deadLetterStrategy>{strategy}</deadLetterStrategy></policyEntry>'
+    text = f"<destinationPolicy><policyMap><policyEntries>{entry}</policyEntries></policyMap></destinationPolicy>"
+    found = converted("activemq", broker(text)).named("address-setting", "match", "a")
+    assert expected.items() <= found.items()
+
+
+RIGHTS = """<plugins><authorizationPlugin><map><authorizationMap><authorizationEntries>
+<authorizationEntry queue=">" read="admins" write="admins" admin="admins"/>
+<authorizationEntry queue="orders.*" read="clerks" write="shops" admin="admins"/>
+<authorizationEntry queue="orders.eu" read="eu" write="eu" admin="eu"/>
+<authorizationEntry topic=">" read="all" write="admins" admin="admins"/>
+<authorizationEntry topic="orders.eu" read="eu" write="eu" admin="eu"/>
+</authorizationEntries></authorizationMap></map></authorizationPlugin></plugins>"""
+
+
+def test_rights_that_add_up_are_in_the_most_specific_table(converted: Conversion) -> None:
+    found = converted("activemq", broker(RIGHTS))
+    special = found.named("permission", "match", "orders.eu")
+    assert special["consume"] == ["eu", "admins", "clerks"]
+    assert special["send"] == ["eu", "admins", "shops"]
+    assert found.named("permission", "match", "orders.*")["browse"] == ["clerks", "admins"]
+    assert found.says("not carried over", "it:7", "'>' a second time")
+    assert not found.says("it:8")  # as that of the queue
+
+
+REDELIVERY = (
+    "<plugins><redeliveryPlugin><redeliveryPolicyMap><redeliveryPolicyMap><defaultEntry>\n"
+    "<redeliveryPolicy {}/></defaultEntry></redeliveryPolicyMap></redeliveryPolicyMap></redeliveryPlugin></plugins>"
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "delay", "is_said"),
+    [
+        ('redeliveryDelay="700"', 700, False),
+        ('initialRedeliveryDelay="100" redeliveryDelay="100"', 100, False),
+        ('initialRedeliveryDelay="100" redeliveryDelay="700"', 100, True),
+        ('initialRedeliveryDelay="100" redeliveryDelay="700" useExponentialBackOff="true"', 100, False),
+    ],
+)
+def test_a_second_delay_is_carried_over_or_named(
+    converted: Conversion, policy: str, delay: int, is_said: bool
+) -> None:
+    found = converted("activemq", broker(REDELIVERY.format(policy)))
+    assert found.named("address-setting", "match", "#")["redelivery-delay"] == delay
+    assert found.says("not carried over", "it:4", "redeliveryDelay = 700") == is_said
+
+
+def test_a_nack_is_tried_again_where_the_plug_in_says_so(converted: Conversion) -> None:
+    connector = '<transportConnectors><transportConnector uri="stomp://127.0.0.1:1"/></transportConnectors>'
+    plugin = REDELIVERY.format('maximumRedeliveries="3"')
+    urls = [
+        converted("activemq", broker(text)).content["listener"][0]["url"]
+        for text in (connector, connector + plugin)
+    ]
+    assert urls == [
+        "tcp://127.0.0.1:1?dialect=activemq",
+        "tcp://127.0.0.1:1?nackPolicy=attempt;dialect=activemq",
+    ]
+
+
+def composite(attributes: str, *targets: str) -> str:
+    inside = (
+        f"<compositeQueue name='in' {attributes}><forwardTo>{''.join(targets)}</forwardTo></compositeQueue>"
+    )
+    virtual = f"<virtualDestinations>{inside}</virtualDestinations>"
+    return broker(
+        f"<destinationInterceptors><virtualDestinationInterceptor>{virtual}</virtualDestinationInterceptor></destinationInterceptors>"
+    )
+
+
+def test_a_composite_queue_forwards_to_all_its_targets(converted: Conversion) -> None:
+    """An exclusive divert leaves nothing to the next one, so there is an address between."""
+    text = composite("", "<queue physicalName='a'/>", "<filteredDestination selector='x = 1' topic='b'/>")
+    found = converted("activemq", text)
+    diverts = [
+        (one["address"], one["forwarding-address"], one["exclusive"], one.get("filter"))
+        for one in found.content["divert"]
+    ]
+    assert diverts == [
+        ("in", "in.composite", True, None),
+        ("in.composite", "a", False, None),
+        ("in.composite", "b", False, "x = 1"),
+    ]
+    assert found.named("address", "name", "in.composite") == {
+        "name": "in.composite",
+        "routing-types": ["MULTICAST"],
+    }
+
+
+@pytest.mark.parametrize("is_exclusive", [True, False])
+def test_a_composite_queue_of_one_target_is_a_divert(converted: Conversion, is_exclusive: bool) -> None:
+    text = composite(f"forwardOnly='{str(is_exclusive).lower()}'", "<queue physicalName='a'/>")
+    (divert,) = converted("activemq", text).content["divert"]
+    assert (divert["address"], divert["exclusive"]) == ("in", is_exclusive)
+
+
+def test_a_composite_of_many_names_and_targets_is_named(converted: Conversion) -> None:
+    text = composite("", "<queue physicalName='a'/>", "<queue physicalName='b'/>").replace("'in'", "'in.*'")
+    found = converted("activemq", text)
+    assert "divert" not in found.content
+    assert found.says("not carried over", "it:3", "<compositeQueue> 'in.*'")

@@ -115,3 +115,36 @@ def test_arguments_of_a_queue(
 def test_bad_input_is_named_with_its_line(converted: Conversion, text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         converted("rabbitmq", text)
+
+
+def test_a_policy_that_is_no_pattern_counts_for_the_queues_of_the_file(converted: Conversion) -> None:
+    """What a queue says itself comes first, and of two policies the one of the higher priority."""
+    queues = [
+        {"name": "orders", "vhost": "/", "arguments": {"x-message-ttl": 5}},
+        {"name": "orders-eu", "vhost": "/", "arguments": {}},
+        {"name": "bills", "vhost": "/", "arguments": {}},
+    ]
+    policies = [
+        {"vhost": "/", "name": "low", "pattern": "^ord", "priority": 1, "definition": {"message-ttl": 7}},
+        {
+            "vhost": "/", "name": "high", "pattern": "^orders", "priority": 2,
+            "definition": {"message-ttl": 9, "delivery-limit": 2},
+        },
+        {"vhost": "/", "name": "none", "pattern": "((", "priority": 3, "definition": {"message-ttl": 9}},
+    ]  # fmt: skip
+    found = converted("rabbitmq", json.dumps({"queues": queues, "policies": policies}, indent=1))
+    assert found.content["address-setting"] == [
+        {"match": "orders", "max-expiry-delay": 5, "max-delivery-attempts": 3},
+        {"match": "orders-eu", "max-expiry-delay": 9, "max-delivery-attempts": 3},
+    ]
+    assert found.says("not carried over", "policy 'high' on ^orders", "2 queues of this file")
+    assert found.says("not carried over", "policy 'none' on ((")
+
+
+def test_rights_on_exchanges_and_limits_of_users_are_named(converted: Conversion) -> None:
+    user = {"name": "app", "limits": {"max-connections": 3}}
+    right = {"user": "app", "vhost": "/", "configure": "^$", "write": "^(orders|amq\\.topic)$", "read": "^$"}
+    found = converted("rabbitmq", json.dumps({"users": [user], "permissions": [right]}, indent=1))
+    assert [table["match"] for table in found.content["permission"]] == ["orders"]
+    assert found.says("not carried over", "write of 'app': amq.topic")
+    assert found.says("not carried over", "limits of 'app'", "maxConnections")

@@ -19,6 +19,7 @@ from stompbox.numerals import ANY, whole
 _OPTIONS: Final = {
     "maximumConnections": "maxConnections",
     "wireFormat.maxDataLength": "maxBodySize",
+    "wireFormat.maxFrameSize": "maxBodySize",
     "transport.hbGracePeriodMultiplier": "heartBeatToConnectionTtlModifier",
     "needClientAuth": "needClientAuth",
     "transport.needClientAuth": "needClientAuth",
@@ -47,6 +48,14 @@ _PLUGINS: Final = {
     "forcePersistencyModeBrokerPlugin": "default-persistent says what a SEND is that does not say so itself",
     "timeStampingBrokerPlugin": "max-expiry-delay and expiry-delay of an [[address-setting]] are its ceiling and its default",
 }
+_RIGHTS: Final = {
+    "read": ("consume", "browse"),
+    "write": ("send",),
+    "admin": (
+        "create-address", "delete-address", "create-durable-queue", "delete-durable-queue", "create-non-durable-queue",
+        "delete-non-durable-queue", "manage",
+    ),
+}  # fmt: skip
 _UNITS: Final = {
     "b": 1,
     "kb": 1 << 10,
@@ -76,11 +85,16 @@ class _Conversion:
         self._draft: Final = draft
         self._accounts: Final = accounts
         self._settings: Final[dict[str, Table]] = {}
+        self._virtual: list[
+            str
+        ] = []  # virtualTopicConsumerWildcards, where the file has virtual topics of its own
         self._has_users = accounts.users is not None
 
     def whole(self, broker: Element) -> Draft:
         self._attributes(broker)
         self._has_users = self._has_users or any(self._simple_users(broker))
+        self._virtual = [*self._virtual_topics(broker)]
+        self._redelivers = any(broker.below("plugins", "redeliveryPlugin"))
         written = {
             "transportConnectors": self._connectors,
             "plugins": self._plugins,
@@ -99,7 +113,16 @@ class _Conversion:
                     write(child)
             if tag == "transportConnectors":
                 self._accounts.write(self._draft)
+        self._unasked()
         return self._draft
+
+    def _unasked(self) -> None:
+        """Where dead letters go when nothing is said of them; those that have expired, too."""
+        table = self._setting(">", 0)
+        if not table.has("dead-letter-address"):
+            table.remark("what ActiveMQ Classic does unasked: dead-letter-address, expiry-address")
+            table.put("dead-letter-address", "ActiveMQ.DLQ", 0)
+            table.put("expiry-address", "ActiveMQ.DLQ", 0)
 
     def _attributes(self, broker: Element) -> None:
         top = self._draft.top
@@ -147,7 +170,7 @@ class _Conversion:
             told.update(
                 {key: value for key, value in connector.attributes.items() if key not in ("name", "uri")}
             )
-            options = {_OPTIONS.get(name, name): value for name, value in told.items()}
+            options = self._options(told)
             is_tls = words[0] == "wss" or "ssl" in words
             if is_tls and "keyStorePath" not in options:
                 options["keyStorePath"] = "server.pem"
@@ -166,6 +189,20 @@ class _Conversion:
                     "its key store: keyStorePath must name the certificate chain with its key, PEM",
                 )
 
+    def _options(self, told: dict[str, str]) -> dict[str, str]:
+        """Under the names that they have here; of two limits of a size the smaller one."""
+        options: dict[str, str] = {}
+        for name, value in told.items():
+            made, number = _OPTIONS.get(name, name), whole(value, ANY)
+            before = whole(options.get(made, ""), ANY)
+            if number is None or before is None or number < before:
+                options[made] = value
+        if self._redelivers:
+            options["nackPolicy"] = "attempt"
+        if self._virtual:
+            options["virtualTopicConsumerWildcards"] = ",".join(self._virtual)
+        return options
+
     # users and rights
 
     def _simple_users(self, broker: Element) -> Iterator[Element]:
@@ -176,10 +213,10 @@ class _Conversion:
             if plugin.tag == "simpleAuthenticationPlugin":
                 self._simple(plugin)
             elif plugin.tag == "authorizationPlugin":
-                for entry in plugin.below(
+                entries = plugin.below(
                     "map", "authorizationMap", "authorizationEntries", "authorizationEntry"
-                ):
-                    self._right(entry)
+                )
+                self._rights([*entries])
             elif plugin.tag == "redeliveryPlugin":
                 self._redelivery(plugin)
             elif plugin.tag == "destinationPathSeparatorPlugin":
@@ -202,34 +239,32 @@ class _Conversion:
                 Accounts(self._accounts.hashed),
             )
 
-    def _right(self, entry: Element) -> None:
-        match = entry.attributes.get("queue") or entry.attributes.get("topic") or ""
-        if not match or "ActiveMQ.Advisory" in match:
-            self._draft.top.leave(entry.line, f"rights on {match or 'temporary destinations'}", "there are no advisories, and temporary "
-                                  "destinations are their connection's")  # fmt: skip
-            return
-        rights = {
-            "read": ("consume", "browse"),
-            "write": ("send",),
-            "admin": (
-                "create-address", "delete-address", "create-durable-queue", "delete-durable-queue", "create-non-durable-queue",
-                "delete-non-durable-queue", "manage",
-            ),
-        }  # fmt: skip
-        key = f"permission {_pattern(match)}"
-        is_new = key not in self._settings
-        table = self._table(key, "[[permission]]", _pattern(match), entry.line)
-        if not is_new:
-            table.leave(
-                entry.line,
-                f"the rights on {match!r} a second time",
-                "queues and topics of one name are one address",
-            )
-            return
-        for name, names in rights.items():
-            groups = [group.strip() for group in entry.attributes.get(name, "").split(",") if group.strip()]
+    def _rights(self, entries: list[Element]) -> None:
+        """Classic adds up the rights of all entries that match, here the most specific table alone decides: so it has those of all."""
+        seen: dict[str, Element] = {}
+        for entry in entries:
+            match = _of(entry)
+            if not match or "ActiveMQ.Advisory" in match:
+                why = "there are no advisories, and temporary destinations are their connection's"
+                self._draft.top.leave(entry.line, f"rights on {match or 'temporary destinations'}", why)
+            elif _pattern(match) not in seen:
+                seen[_pattern(match)] = entry
+                self._right(entry, [other for other in entries if _covers(other, entry)])
+            elif any(_groups(entry, right) != _groups(seen[_pattern(match)], right) for right in _RIGHTS):
+                table = self._settings[f"permission {_pattern(match)}"]
+                table.leave(
+                    entry.line,
+                    f"the rights on {match!r} a second time",
+                    "queues and topics of one name are one address",
+                )
+
+    def _right(self, entry: Element, covering: list[Element]) -> None:
+        pattern = _pattern(_of(entry))
+        table = self._table(f"permission {pattern}", "[[permission]]", pattern, entry.line)
+        for name, names in _RIGHTS.items():
+            groups = [group for other in (entry, *covering) for group in _groups(other, name)]
             for right in names:
-                table.put(right, groups, entry.line)
+                table.put(right, list(dict.fromkeys(groups)), entry.line)
 
     # addresses
 
@@ -289,23 +324,22 @@ class _Conversion:
                     ),
                     "",
                 )
-                self._set(
-                    table,
-                    "dead-letter-address",
-                    told.get("deadLetterQueue", queue or "ActiveMQ.DLQ"),
-                    kind.line,
-                )
+                target = told.get("deadLetterQueue", queue or "ActiveMQ.DLQ")
+                self._set(table, "dead-letter-address", target, kind.line)
+                self._set(table, "expiry-address", target if _keeps_expired(kind) else "", kind.line)
             elif kind.tag == "individualDeadLetterStrategy":
                 self._set(table, "dead-letter-address", "DLQ", kind.line)
                 self._set(table, "auto-create-dead-letter-resources", True, kind.line)
-                self._set(
-                    table,
-                    "dead-letter-queue-prefix",
-                    told.get("queuePrefix", "ActiveMQ.DLQ.Queue."),
-                    kind.line,
-                )
+                prefix = told.get("queuePrefix", "ActiveMQ.DLQ.Queue.")
+                self._set(table, "dead-letter-queue-prefix", prefix, kind.line)
+                table.remark(f"dead letters of orders are read as /queue/DLQ::{prefix}orders", kind.line)
+                self._set(table, "expiry-address", "DLQ" if _keeps_expired(kind) else "", kind.line)
+                if _keeps_expired(kind):
+                    self._set(table, "auto-create-expiry-resources", True, kind.line)
+                    self._set(table, "expiry-queue-prefix", prefix, kind.line)
             elif kind.tag == "discarding":
                 self._set(table, "dead-letter-address", "", kind.line)
+                self._set(table, "expiry-address", "", kind.line)
             elif (
                 kind.tag == "fixedCountSubscriptionRecoveryPolicy"
                 and whole(told.get("maximumSize", "100"), ANY) is not None
@@ -334,7 +368,6 @@ class _Conversion:
         table = self._setting(match, entry.line)
         names = {
             "initialRedeliveryDelay": "redelivery-delay",
-            "redeliveryDelay": "redelivery-delay",
             "maximumRedeliveryDelay": "max-redelivery-delay",
         }
         told = {name: value for name, value in entry.attributes.items() if name not in ("queue", "topic")}
@@ -345,13 +378,22 @@ class _Conversion:
                     table, "max-delivery-attempts", -1 if value.startswith("-") else number + 1, entry.line
                 )
             elif name in names and number is not None:
-                if names[name] != "redelivery-delay" or not table.has("redelivery-delay"):
-                    table.put(names[name], number, entry.line)
+                self._set(table, names[name], number, entry.line)
+            elif name == "redeliveryDelay" and number is not None:
+                self._later(table, told, number, entry.line)
             elif name == "backOffMultiplier" and whole(value.replace(".", "", 1), ANY) is not None:
                 if told.get("useExponentialBackOff", "false").casefold() == "true":
                     self._set(table, "redelivery-delay-multiplier", float(value), entry.line)
             elif name != "useExponentialBackOff":
                 table.leave(entry.line, f"{name} = {value[:60]!r}", "there is no such setting here")
+
+    def _later(self, table: Table, told: dict[str, str], delay: int, line: int) -> None:
+        """The delay of the second attempt and of those after it; where delays grow they are made of the first one."""
+        first = told.get("initialRedeliveryDelay")
+        if first is None:
+            self._set(table, "redelivery-delay", delay, line)
+        elif whole(first, ANY) != delay and told.get("useExponentialBackOff", "false").casefold() != "true":
+            table.leave(line, f"redeliveryDelay = {delay}", "all attempts have the delay of the first one")
 
     def _destinations(self, destinations: Element) -> None:
         kinds: dict[str, list[str]] = {}
@@ -377,10 +419,11 @@ class _Conversion:
             for child in kind.children:
                 if child.tag in ("compositeQueue", "compositeTopic"):
                     self._composite(child)
-                else:
-                    why = "dialect=activemq has Consumer.*.VirtualTopic.>; other names are virtualTopicConsumerWildcards of a listener"
+                elif child.tag != "virtualTopic":
                     self._draft.top.leave(
-                        child.line, f"<{child.tag}> {child.attributes.get('name', '')!r}", why
+                        child.line,
+                        f"<{child.tag}> {child.attributes.get('name', '')!r}",
+                        "there is no such thing here",
                     )
         for child in interceptors.children:
             if child.tag != "virtualDestinationInterceptor":
@@ -388,25 +431,56 @@ class _Conversion:
                     child.line, f"<{child.tag}>", "a [[divert]] copies messages of one address to another"
                 )
 
+    def _virtual_topics(self, broker: Element) -> Iterator[str]:
+        """Each as virtualTopicConsumerWildcards has it, `Consumer.*.VirtualTopic.>;2`."""
+        for topic in broker.below(
+            "destinationInterceptors", "virtualDestinationInterceptor", "virtualDestinations", "virtualTopic"
+        ):
+            told = topic.attributes
+            name, prefix = told.get("name", ">"), told.get("prefix", "Consumer.*.")
+            if not prefix.endswith(".") or told.get("postfix"):
+                why = "queues of it are found by the words before its name, which end with a dot"
+                self._draft.top.leave(topic.line, f"<virtualTopic> {name!r}", why)
+                continue
+            if told.get("selectorAware", "false").casefold() == "true":
+                self._draft.top.leave(
+                    topic.line, "selectorAware", "a queue has the selector of [[address.queue]] filter alone"
+                )
+            yield f"{prefix}{name};{prefix.count('.')}"
+
     def _composite(self, composite: Element) -> None:
-        name = composite.attributes.get("name", "")
+        """A divert for each target. An exclusive one takes all that it matches from the others: where there are more, or one with a
+        selector, one takes everything to an address between, of which the targets get copies."""
+        name, line = composite.attributes.get("name", ""), composite.line
         is_forward = composite.attributes.get("forwardOnly", "true").casefold() == "true"
         targets = [child for forward in composite.below("forwardTo") for child in forward.children]
+        source, is_exclusive = _pattern(name), is_forward
+        if is_forward and (len(targets) > 1 or any(target.attributes.get("selector") for target in targets)):
+            if set(name) & set("*>"):
+                why = "forwardOnly with many targets, or with selectors, needs a name without wildcards"
+                self._draft.top.leave(line, f"<{composite.tag}> {name!r}", why)
+                return
+            source, is_exclusive = f"{name}.composite", False
+            between = self._draft.table("[[address]]", line)
+            between.remark(f"between {name} and what it forwards to, without a queue of its own", line)
+            between.put("name", source, line)
+            between.put("routing-types", ["MULTICAST"], line)
+            self._divert(f"{name}-0", name, source, line).put("exclusive", True, line)
         for number, target in enumerate(targets, 1):
             told = target.attributes
-            table = self._draft.table("[[divert]]", target.line)
-            table.put("name", f"{name}-{number}", target.line)
-            table.put("address", _pattern(name), target.line)
-            table.put(
-                "forwarding-address",
-                told.get("physicalName") or told.get("queue") or told.get("topic") or "",
-                target.line,
-            )
-            table.put("exclusive", is_forward, target.line)
+            forwarding = told.get("physicalName") or told.get("queue") or told.get("topic") or ""
+            table = self._divert(f"{name}-{number}", source, forwarding, target.line)
+            table.put("exclusive", is_exclusive, target.line)
             is_queue = target.tag == "queue" or "queue" in told
             table.put("routing-type", "ANYCAST" if is_queue else "MULTICAST", target.line)
             if told.get("selector"):
                 table.put("filter", told["selector"], target.line)
+
+    def _divert(self, name: str, address: str, forwarding: str, line: int) -> Table:
+        table = self._draft.table("[[divert]]", line)
+        for key, value in (("name", name), ("address", address), ("forwarding-address", forwarding)):
+            table.put(key, value, line)
+        return table
 
     def _usage(self, usage: Element) -> None:
         for part in usage.below("systemUsage"):
@@ -439,6 +513,31 @@ class _Conversion:
 def _pattern(match: str) -> str:
     """`>` is any number of words there, `#` here."""
     return ".".join("#" if word in (">", "**") else word for word in match.split("."))
+
+
+def _of(entry: Element) -> str:
+    return entry.attributes.get("queue") or entry.attributes.get("topic") or ""
+
+
+def _groups(entry: Element, right: str) -> list[str]:
+    return [group.strip() for group in entry.attributes.get(right, "").split(",") if group.strip()]
+
+
+def _covers(general: Element, special: Element) -> bool:
+    """Whether whatever the second entry matches the first one matches as well, of queues or of topics."""
+    if general is special or ("queue" in general.attributes) != ("queue" in special.attributes):
+        return False
+    wide, narrow = _pattern(_of(general)).split("."), _pattern(_of(special)).split(".")
+    for at, word in enumerate(wide):
+        if word == "#":
+            return True
+        if at >= len(narrow) or narrow[at] == "#" or word not in ("*", narrow[at]):
+            return False
+    return len(wide) == len(narrow)
+
+
+def _keeps_expired(strategy: Element) -> bool:
+    return strategy.attributes.get("processExpired", "true").casefold() == "true"
 
 
 def _size(text: str) -> int:

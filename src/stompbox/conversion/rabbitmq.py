@@ -6,7 +6,8 @@ carried over; the others are named. A permission there is of a user: each user i
 
 from __future__ import annotations
 
-from re import fullmatch, sub
+from re import compile, fullmatch, sub
+from re import error as RegexError
 from typing import Final
 
 from stompbox.conversion.accounts import WHAT_TO_DO
@@ -20,6 +21,7 @@ _CONFIGURE: Final = (
     "delete-non-durable-queue",
 )  # fmt: skip
 _RIGHTS: Final = {"configure": _CONFIGURE, "write": ("send",), "read": ("consume", "browse")}
+_EXCHANGES: Final = ("amq.topic", "amq.direct", "amq.fanout", "amq.headers", "amq.match", "amq.default")
 _AGES: Final = {"s": 1, "m": 60, "h": 3600, "D": 86_400, "M": 30 * 86_400, "Y": 365 * 86_400}
 # arguments of queues and keys of policies that need nothing here
 _NEEDLESS: Final = (
@@ -47,6 +49,9 @@ class _Conversion:
         self._draft: Final = draft
         self._root: Final = root
         self._hosts: Final = [host.text("name") for host in root.objects("vhosts")]
+        self._policed: Final[
+            dict[tuple[str, str], Located]
+        ] = {}  # what a policy says of one queue of this file
 
     def whole(self) -> Draft:
         self._top()
@@ -102,6 +107,9 @@ class _Conversion:
             algorithm = user.of("hashing_algorithm", str, "rabbit_password_hashing_sha256")
             why = f"its hash ({algorithm.removeprefix('rabbit_password_hashing_')}, salted) is none that is verified here; {WHAT_TO_DO}"
             table.leave(user.lines.get("password_hash", user.line), "password_hash", why)
+        if user.get("limits"):
+            why = "no limit is that of one user: maxConnections is that of a listener"
+            table.leave(user.lines["limits"], f"limits of {name!r}", why)
         table.put("groups", [name, *words], user.line)
 
     def _of(self, host: str, key: str) -> list[Located]:
@@ -130,6 +138,12 @@ class _Conversion:
                         one.lines.get(kind, one.line), f"{kind} of {user!r}: {expression[:80]}", why
                     )
                 for pattern in patterns or ():
+                    if pattern in _EXCHANGES:
+                        why = "addresses of /topic/… are names of their own: write a [[permission]] for those"
+                        self._draft.top.leave(
+                            one.lines.get(kind, one.line), f"{kind} of {user!r}: {pattern}", why
+                        )
+                        continue
                     lines.setdefault(pattern, one.line)
                     for right in rights:
                         granted.setdefault(pattern, {}).setdefault(right, []).append(user)
@@ -160,14 +174,34 @@ class _Conversion:
             patterns = _patterns(expression)
             definition = policy.of("definition", Located, Located(self._draft.source, policy.line))
             if patterns is None:
-                why = "the regular expression is no name, names, `word.` with what follows, or all"
-                self._draft.top.leave(policy.line, f"policy {name!r} on {expression[:80]}", why)
+                self._police(host, policy, expression)
                 continue
             for pattern in patterns:
                 table = self._draft.table(f"[[{prefix}address-setting]]", policy.line)
                 table.remark(f"policy {name!r}", policy.line)
                 table.put("match", pattern, policy.line)
                 self._settings(table, host, definition)
+
+    def _police(self, host: str, policy: Located, expression: str) -> None:
+        """A policy whose pattern is none here counts for the queues of the file of which it is the policy: one has the one of the highest
+        priority that matches its name, and no other."""
+        names = [queue.text("name") for queue in self._of(host, "queues")]
+        found = [name for name in names if self._policy_of(host, name) is policy]
+        for name in found:
+            self._policed[host, name] = policy.of(
+                "definition", Located, Located(self._draft.source, policy.line)
+            )
+        had = f"; it is that of {len(found)} queues of this file, which have it" if found else ""
+        why = f"the regular expression is no name, names, `word.` with what follows, or all{had}"
+        self._draft.top.leave(policy.line, f"policy {policy.text('name')!r} on {expression[:80]}", why)
+
+    def _policy_of(self, host: str, queue: str) -> Located | None:
+        found = [
+            one
+            for one in self._of(host, "policies")
+            if one.of("apply-to", str, "") != "exchanges" and _is_found(one.of("pattern", str, ""), queue)
+        ]
+        return max(found, key=lambda one: int(one.of("priority", int, 0)), default=None)
 
     def _queues(self, host: str, prefix: str) -> set[str]:
         """The names of those that are streams."""
@@ -185,6 +219,11 @@ class _Conversion:
                 told[key.removeprefix("x-")] = value
                 told.lines[key.removeprefix("x-")] = arguments.lines[key]
             kind = told.pop("queue-type", "classic")
+            if (policed := self._policed.get((host, name))) is not None:
+                for key, value in policed.items():
+                    if key not in told:  # an argument of the queue comes first
+                        told[key] = value
+                        told.lines[key] = policed.lines[key]
             if told:
                 setting = self._draft.table(f"[[{prefix}address-setting]]", queue.line)
                 setting.put("match", name, queue.line)
@@ -293,6 +332,13 @@ class _Conversion:
         table.put("address", key if source == "amq.topic" else source, binding.line)
         table.put("forwarding-address", target, binding.line)
         table.put("routing-type", "MULTICAST" if target in streams else "ANYCAST", binding.line)
+
+
+def _is_found(expression: str, name: str) -> bool:
+    try:
+        return compile(expression).search(name) is not None
+    except RegexError:
+        return False
 
 
 def _setting(table: Table, key: str, value: int, line: int, *, is_rejecting: bool, is_stream: bool) -> bool:

@@ -22,7 +22,7 @@ const VIEWS = { overview, addresses, queues: queue, connections, closed, groups,
 const PART_OF = { queues: "addresses", closed: "connections", users: "configuration", permissions: "configuration", listeners: "configuration", settings: "configuration", fronts: "configuration" };
 
 const page = document.getElementById("main");
-const state = { view: null, reasons: [], mayNot: "", timer: 0, asking: null, version: "", awaySince: 0, refused: false, status: null };
+const state = { view: null, reasons: [], mayNot: "", timer: 0, asking: null, version: "", awaySince: 0, refused: false, status: null, hasSession: false };
 
 async function poll() {
   clearTimeout(state.timer);
@@ -96,7 +96,7 @@ function answered() {
 
 function failed(error) {
   if (error instanceof Refusal && (error.status === 401 || error.status === 429)) {
-    if (error.code === "login-required") return location.replace("/login");
+    if (error.code === "login-required") return logIn();
     state.refused = true; // asking on would only count as more failed logins
     badge(document.getElementById("state"), "refused");
     notice(`${error.message} (${error.code}). Load the page again to log in.`);
@@ -110,6 +110,12 @@ function failed(error) {
   document.body.classList.add("is-away");
   badge(document.getElementById("state"), "away");
   notice(`The broker has not answered since ${clock.format(state.awaySince)}. What is shown is from before; the console goes on asking.`);
+}
+
+/** The log-in page, which leads back to this section; it says so when a session has ended. */
+function logIn() {
+  if (state.hasSession) sessionStorage.setItem("ended", "yes");
+  location.replace(`/login${location.hash}`);
 }
 
 /** This node follows: what it cannot tell, the leader's console does. */
@@ -167,9 +173,11 @@ async function greet() {
   const found = await ask("session").catch(() => null);
   const leave = document.getElementById("leave");
   if (!found?.is_session) return;
+  state.hasSession = true;
   leave.textContent = `Log out ${found.user}`;
   leave.hidden = false;
   leave.addEventListener("click", async () => {
+    state.hasSession = false;
     await ask("session/end", {}).catch(() => null);
     location.replace("/login");
   });

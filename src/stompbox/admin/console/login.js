@@ -13,12 +13,17 @@ async function begin() {
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ login: field("name").value, passcode: field("passcode").value }),
   });
-  if (answer.ok) return location.replace("/");
+  if (answer.ok) return location.replace(`/${location.hash}`);
   const problem = await answer.json();
-  if (problem.code === "no-users") return location.replace("/");
+  if (problem.code === "no-users") return location.replace(`/${location.hash}`);
   told(`${problem.detail} (${problem.code})`);
   field("passcode").value = "";
   field("passcode").focus();
+}
+
+if (sessionStorage.getItem("ended")) {
+  sessionStorage.removeItem("ended");
+  told("The session has ended. Log in again, and the page goes on where it was.");
 }
 
 field("login").addEventListener("submit", async (event) => {
