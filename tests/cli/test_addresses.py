@@ -117,4 +117,4 @@ def test_a_terminal_that_says_yes(served: Served) -> None:
     finally:
         os.close(leader)
         os.close(follower)
-    assert (done.returncode, done.stdout) == (0, "1 messages removed from ad.yes\n")
+    assert (done.returncode, done.stdout) == (0, "1 message removed from ad.yes\n")

@@ -139,7 +139,8 @@ def test_purge_move_and_redrive(served: Served) -> None:
         "is_estimate": False,
     }
     assert printed(served, "redrive", "op.n") == "0 messages sent back from op.n\n"
-    assert printed(served, "purge", "op.n") == "2 messages removed from op.n\n"
+    assert printed(served, "move", "op.n", "op.o", "--count", "1") == "1 message moved from op.n to op.o\n"
+    assert printed(served, "purge", "op.n") == "1 message removed from op.n\n"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from stompbox.cli.connecting import at_least, leaving
+from stompbox.cli.connecting import at_least, counted, leaving
 from stompbox.cli.examples import examples
 from stompbox.cli.operating import Operation, sure
 from stompbox.cli.parameters import QueueName, Yes
@@ -35,7 +35,7 @@ def purge(queue: QueueName, /, *, yes: Yes = False, operation: Operation = _AS_I
     def told(found: dict[str, object]) -> str:
         about = "about " if found["is_estimate"] else ""
         rest = "" if found.get("is_done", True) else "; the broker goes on with the rest"
-        return f"{about}{found['removed']} messages removed from {queue}{rest}"
+        return f"{about}{counted(found['removed'], 'message')} removed from {queue}{rest}"
 
     operation.do("purge", "queues/purge", {"queue": queue}, told)
 
@@ -72,6 +72,6 @@ def _told(what: str) -> Callable[[dict[str, int]], str]:
     def told(found: dict[str, int]) -> str:
         stay = "".join([f"; {found[name]} stay: {why}" for name, why in _STAY.items() if found.get(name)])
         rest = "" if found["is_done"] else "; the broker goes on with the rest"
-        return f"{found['moved']} messages {what}{stay}{rest}"
+        return f"{counted(found['moved'], 'message')} {what}{stay}{rest}"
 
     return told
