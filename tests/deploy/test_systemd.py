@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from configparser import RawConfigParser
@@ -11,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from stompbox import blocking
 from stompbox.config import load
 from tests.conftest import ROOT
+from tests.system.plain import Plain
 
 UNITS = ROOT / "deploy" / "systemd"
 
@@ -68,3 +72,32 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
         check=False,
     )
     assert [line for line in done.stderr.splitlines() if "stompbox" in line] == []
+
+
+@pytest.mark.skipif(shutil.which("systemd-socket-activate") is None, reason="systemd is not here")
+def test_a_client_that_comes_before_the_broker_waits_for_it(tmp_path: Path) -> None:
+    """systemd's own tool opens the sockets, and starts the broker when somebody connects to one of them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file = tmp_path / "stomp.sock"
+    places = {f"127.0.0.1:{port}": f"tcp://127.0.0.1:{port}", str(file): f"unix://{file}"}
+    opened = [word for where in places for word in ("--listen", where)]
+    told = [word for url in places.values() for word in ("--listen", url)]
+    passed = [word for name in ("PYTHONPATH", "PATH") if name in os.environ for word in ("--setenv", name)]
+    command = [sys.executable, "-m", "stompbox", "serve", "--memory", "--no-admin", *told]
+    with subprocess.Popen(
+        ["systemd-socket-activate", *opened, *passed, *command], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as broker:
+        try:
+            assert broker.stderr is not None
+            assert all("Listening on" in broker.stderr.readline() for _ in places)
+            with Plain(port) as client:
+                client.send("SEND", {"destination": "/queue/early", "receipt": "1"}, b"42 apples")
+                assert client.receive().headers["receipt-id"] == "1"
+            with blocking.connect(places[str(file)]) as other, other.subscribe("/queue/early") as messages:
+                found = messages.receive(timeout=20)
+                assert found is not None and found.body == b"42 apples"
+        finally:
+            broker.terminate()
+        assert broker.wait(timeout=60) == 0
