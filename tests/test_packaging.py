@@ -24,7 +24,12 @@ from packaging.utils import canonicalize_name
 
 import stompbox
 from stompbox import blocking
+from tests.certificates import of_localhost
+from tests.commitlog.natsservers import NatsServer, one_nats
+from tests.commitlog.pgserver import PgServer, postgres
 from tests.conftest import Serve
+
+__all__ = ("one_nats", "postgres")  # servers of logs, as the tests of those have them
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -255,6 +260,79 @@ def test_the_snippet_of_the_readme_runs_with_the_extra_spark_alone(
         finally:
             os.killpg(process.pid, signal.SIGKILL)  # Java too
             process.wait()
+
+
+def works_alone(extra: str, wheel: Path, folder: Path, *words: str | Path) -> str:
+    """What the interpreter of an environment with this extra alone prints; the sources here are out of its sight."""
+    python = environment_of(extra, wheel, folder / "fresh")
+    done = subprocess.run(
+        [python, *map(str, words)], cwd=folder, env=WITHOUT_JAVA, capture_output=True, text=True, timeout=120, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_program_of_the_page_on_tracing_runs_with_the_extra_otel_alone(
+    wheel: Path, tmp_path: Path, broker: tuple[str, int]
+) -> None:
+    page = (ROOT / "docs" / "howto" / "tracing.md").read_text(encoding="utf-8")
+    [program] = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    here = program.replace("localhost:61613", f"{broker[0]}:{broker[1]}").replace('traced"', 'traced.alone"')
+    (tmp_path / "printed.py").write_text(here)
+    assert works_alone("otel", wheel, tmp_path, "printed.py") == "b'42 apples'\n"
+
+
+def test_the_site_is_built_with_the_extra_docs_alone(wheel: Path, tmp_path: Path) -> None:
+    command = (
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--config-file",
+        ROOT / "deploy/site/mkdocs.yml",
+    )
+    works_alone("docs", wheel, tmp_path, *command, "--site-dir", tmp_path / "site")
+    assert (tmp_path / "site" / "index.html").is_file()
+
+
+KEY_STORE = """
+import asyncio, ssl, sys
+from stompbox.config import parse_listener
+from stompbox.server.transport.tls import tls_context
+print(tls_context(parse_listener(sys.argv[1])).get_ca_certs())
+"""
+
+
+def test_a_key_store_is_read_with_the_extra_pkcs12_alone(wheel: Path, tmp_path: Path) -> None:
+    (tmp_path / "broker.pem").write_text(of_localhost())
+    store = tmp_path / "broker.p12"
+    export = ["openssl", "pkcs12", "-export", "-in", "broker.pem", "-out", store, "-passout", "pass:s3cret"]
+    subprocess.run(export, cwd=tmp_path, check=True, capture_output=True)
+    url = f"ssl://127.0.0.1:0?keyStorePath={store}&keyStoreType=PKCS12&keyStorePassword=s3cret"
+    assert works_alone("pkcs12", wheel, tmp_path, "-c", KEY_STORE, url) == "[]\n"
+
+
+COMMIT_LOG = """
+import sys
+from stompbox.commitlog.opening import open_log
+log = open_log(sys.argv[1], "alone")
+print(type(log).__name__)
+log.close()
+"""
+
+
+def test_a_log_of_nats_is_opened_with_the_extra_nats_alone(
+    wheel: Path, tmp_path: Path, one_nats: NatsServer
+) -> None:
+    url = f"{one_nats.url}?insecure=true"
+    assert works_alone("nats", wheel, tmp_path, "-c", COMMIT_LOG, url) == "JetStreamLog\n"
+
+
+def test_a_log_of_postgresql_is_opened_with_the_extra_postgres_alone(
+    wheel: Path, tmp_path: Path, postgres: PgServer
+) -> None:
+    assert works_alone("postgres", wheel, tmp_path, "-c", COMMIT_LOG, postgres.url) == "PostgresLog\n"
 
 
 # --- the Spark source for platforms that bring their own pyspark ---------------------------------------------------------------
