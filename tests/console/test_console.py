@@ -422,26 +422,6 @@ def test_a_user_logs_in_and_out(start: Start, visit: Open) -> None:
         expect(page.get_by_role("button", name="Log in")).to_be_visible()
 
 
-def test_a_session_that_has_ended_is_said_and_the_page_goes_on_where_it_was(
-    start: Start, visit: Open
-) -> None:
-    served = start(USERS)
-    with Plain(served.port, headers={"login": "root", "passcode": "r00t"}) as client:
-        send(client, "/queue/open.q", b"1", b"2")
-        page = visit(served.admin, "addresses", may_say=(f"{ANSWERED} 401",))
-        log_in(page, "root", "r00t")
-        expect(cell(page, "open.q", "Ready")).to_have_text("2")
-        expect(page.get_by_role("button", name="Log out root")).to_be_visible()
-        ended = page.request.post(f"{served.admin}/api/v1/session/end", data={})  # as if its time were over
-        assert ended.ok, ended.text()
-        expect(page.get_by_role("alert")).to_contain_text("The session has ended.")
-        log_in(page, "root", "r00t")
-        expect(cell(page, "open.q", "Ready")).to_have_text("2")
-        page.get_by_role("button", name="Log out root").click()
-        expect(page.get_by_role("button", name="Log in")).to_be_visible()
-        expect(page.get_by_role("alert")).to_be_hidden()
-
-
 def test_a_user_sees_what_he_may_and_is_told_what_he_may_not(start: Start, visit: Open) -> None:
     served = start(USERS)
     with Plain(served.port, headers={"login": "root", "passcode": "r00t"}) as client:

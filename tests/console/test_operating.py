@@ -14,7 +14,8 @@ from tests.admin.conftest import Start
 from tests.admin.test_views import send
 from tests.conftest import Serve, Served
 from tests.console.conftest import Open
-from tests.console.test_console import ANSWERED, HOSTILE, cell, look_again, row
+from tests.console.test_console import ANSWERED, HOSTILE, cell, log_in, look_again, row
+from tests.console.test_console import USERS as ROOT_AND_BOB
 from tests.system.plain import Plain
 from tests.users import users
 
@@ -486,6 +487,26 @@ def test_text_stands_out_from_its_ground(served: Served, visit: Open, scheme: st
             expect(page.locator("main section:visible").first).to_be_visible()
             look_again(page)
             assert page.evaluate(CONTRAST) == [], section
+
+
+def test_a_session_that_has_ended_is_said_and_the_page_goes_on_where_it_was(
+    start: Start, visit: Open
+) -> None:
+    served = start(ROOT_AND_BOB)
+    with Plain(served.port, headers={"login": "root", "passcode": "r00t"}) as client:
+        send(client, "/queue/open.q", b"1", b"2")
+        page = visit(served.admin, "addresses", may_say=(f"{ANSWERED} 401",))
+        log_in(page, "root", "r00t")
+        expect(cell(page, "open.q", "Ready")).to_have_text("2")
+        expect(page.get_by_role("button", name="Log out root")).to_be_visible()
+        ended = page.request.post(f"{served.admin}/api/v1/session/end", data={})  # as if its time were over
+        assert ended.ok, ended.text()
+        expect(page.get_by_role("alert")).to_contain_text("The session has ended.")
+        log_in(page, "root", "r00t")
+        expect(cell(page, "open.q", "Ready")).to_have_text("2")
+        page.get_by_role("button", name="Log out root").click()
+        expect(page.get_by_role("button", name="Log in")).to_be_visible()
+        expect(page.get_by_role("alert")).to_be_hidden()
 
 
 def test_an_old_browser_is_told_so(served: Served, browser: Any) -> None:

@@ -232,3 +232,23 @@ def test_a_composite_of_many_names_and_targets_is_named(converted: Conversion) -
     found = converted("activemq", text)
     assert "divert" not in found.content
     assert found.says("not carried over", "it:3", "<compositeQueue> 'in.*'")
+
+
+def test_names_have_the_separator_of_the_plug_in(converted: Conversion) -> None:
+    """Those of the file have dots, which are what the plug-in makes of the slashes of clients."""
+    policy = '<policyEntry queue="orders.&gt;"><s><sharedDeadLetterStrategy/></s></policyEntry>'
+    text = f"""<destinationPolicy><policyMap><policyEntries>{policy}</policyEntries></policyMap></destinationPolicy>
+<destinations><queue physicalName="orders.eu"/></destinations>
+<plugins><destinationPathSeparatorPlugin/></plugins>"""
+    found = converted("activemq", broker(text))
+    assert found.named("address-setting", "match", "orders/#")["dead-letter-address"] == "ActiveMQ/DLQ"
+    assert found.named("address", "name", "orders/eu")["queue"][0]["name"] == "orders/eu"
+    assert found.left == 0
+
+
+def test_users_of_jaas_are_those_of_the_files(converted: Conversion) -> None:
+    text = broker("<plugins><jaasAuthenticationPlugin/></plugins>")
+    assert converted("activemq", text).says("not carried over", "jaasAuthenticationPlugin")
+    found = converted("activemq", text, users="ann=pw", roles="clerks=ann")
+    assert found.named("user", "name", "ann")["groups"] == ["clerks"]
+    assert found.left == 0

@@ -32,7 +32,7 @@ def purge(queue: QueueName, /, *, yes: Yes = False, operation: Operation = _AS_I
     """Drop all that waits in a queue; what is being delivered stays."""
     sure("purge", f"remove all that waits in {queue}", yes=yes)
 
-    def told(found: dict[str, object]) -> str:
+    def told(found: dict[str, int]) -> str:
         about = "about " if found["is_estimate"] else ""
         rest = "" if found.get("is_done", True) else "; the broker goes on with the rest"
         return f"{about}{counted(found['removed'], 'message')} removed from {queue}{rest}"

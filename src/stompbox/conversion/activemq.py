@@ -85,9 +85,11 @@ class _Conversion:
         self._draft: Final = draft
         self._accounts: Final = accounts
         self._settings: Final[dict[str, Table]] = {}
-        self._virtual: list[
-            str
-        ] = []  # virtualTopicConsumerWildcards, where the file has virtual topics of its own
+        self._separator = "."  # of the words of names; in the file they have dots all the same
+        # what had a NACK is tried again, too: Classic makes a dead letter of it where no plug-in says so
+        self._redelivers = False
+        # virtualTopicConsumerWildcards, where the file has virtual topics of its own
+        self._virtual: list[str] = []
         self._has_users = accounts.users is not None
 
     def whole(self, broker: Element) -> Draft:
@@ -95,6 +97,8 @@ class _Conversion:
         self._has_users = self._has_users or any(self._simple_users(broker))
         self._virtual = [*self._virtual_topics(broker)]
         self._redelivers = any(broker.below("plugins", "redeliveryPlugin"))
+        for plugin in broker.below("plugins", "destinationPathSeparatorPlugin"):
+            self._separator = plugin.attributes.get("pathSeparator", "/")
         written = {
             "transportConnectors": self._connectors,
             "plugins": self._plugins,
@@ -121,8 +125,8 @@ class _Conversion:
         table = self._setting(">", 0)
         if not table.has("dead-letter-address"):
             table.remark("what ActiveMQ Classic does unasked: dead-letter-address, expiry-address")
-            table.put("dead-letter-address", "ActiveMQ.DLQ", 0)
-            table.put("expiry-address", "ActiveMQ.DLQ", 0)
+            table.put("dead-letter-address", self._named("ActiveMQ.DLQ"), 0)
+            table.put("expiry-address", self._named("ActiveMQ.DLQ"), 0)
 
     def _attributes(self, broker: Element) -> None:
         top = self._draft.top
@@ -221,7 +225,9 @@ class _Conversion:
                 self._redelivery(plugin)
             elif plugin.tag == "destinationPathSeparatorPlugin":
                 table = self._draft.table("[wildcard-addresses]", plugin.line)
-                table.put("delimiter", plugin.attributes.get("pathSeparator", "/"), plugin.line)
+                table.put("delimiter", self._separator, plugin.line)
+            elif plugin.tag == "jaasAuthenticationPlugin" and self._accounts.users is not None:
+                self._draft.top.remark("users are those of the properties files", plugin.line)
             else:
                 self._draft.top.leave(plugin.line, f"<{plugin.tag}>", _PLUGINS.get(plugin.tag, _JAVA))
 
@@ -260,7 +266,7 @@ class _Conversion:
 
     def _right(self, entry: Element, covering: list[Element]) -> None:
         pattern = _pattern(_of(entry))
-        table = self._table(f"permission {pattern}", "[[permission]]", pattern, entry.line)
+        table = self._table(f"permission {pattern}", "[[permission]]", self._named(pattern), entry.line)
         for name, names in _RIGHTS.items():
             groups = [group for other in (entry, *covering) for group in _groups(other, name)]
             for right in names:
@@ -275,7 +281,10 @@ class _Conversion:
         return self._settings[key]
 
     def _setting(self, match: str, line: int) -> Table:
-        return self._table(_pattern(match), "[[address-setting]]", _pattern(match), line)
+        return self._table(_pattern(match), "[[address-setting]]", self._named(_pattern(match)), line)
+
+    def _named(self, name: str) -> str:
+        return name.replace(".", self._separator)
 
     def _set(self, table: Table, key: str, value: Any, line: int) -> None:
         if table.has(key):
@@ -324,13 +333,13 @@ class _Conversion:
                     ),
                     "",
                 )
-                target = told.get("deadLetterQueue", queue or "ActiveMQ.DLQ")
+                target = self._named(told.get("deadLetterQueue", queue or "ActiveMQ.DLQ"))
                 self._set(table, "dead-letter-address", target, kind.line)
                 self._set(table, "expiry-address", target if _keeps_expired(kind) else "", kind.line)
             elif kind.tag == "individualDeadLetterStrategy":
                 self._set(table, "dead-letter-address", "DLQ", kind.line)
                 self._set(table, "auto-create-dead-letter-resources", True, kind.line)
-                prefix = told.get("queuePrefix", "ActiveMQ.DLQ.Queue.")
+                prefix = self._named(told.get("queuePrefix", "ActiveMQ.DLQ.Queue."))
                 self._set(table, "dead-letter-queue-prefix", prefix, kind.line)
                 table.remark(f"dead letters of orders are read as /queue/DLQ::{prefix}orders", kind.line)
                 self._set(table, "expiry-address", "DLQ" if _keeps_expired(kind) else "", kind.line)
@@ -399,7 +408,7 @@ class _Conversion:
         kinds: dict[str, list[str]] = {}
         lines: dict[str, int] = {}
         for child in destinations.children:
-            name = child.attributes.get("physicalName", "")
+            name = self._named(child.attributes.get("physicalName", ""))
             if child.tag not in ("queue", "topic"):
                 self._draft.top.leave(child.line, f"<{child.tag}> {name!r}", "it is its connection's alone")
                 continue
@@ -463,7 +472,7 @@ class _Conversion:
             source, is_exclusive = f"{name}.composite", False
             between = self._draft.table("[[address]]", line)
             between.remark(f"between {name} and what it forwards to, without a queue of its own", line)
-            between.put("name", source, line)
+            between.put("name", self._named(source), line)
             between.put("routing-types", ["MULTICAST"], line)
             self._divert(f"{name}-0", name, source, line).put("exclusive", True, line)
         for number, target in enumerate(targets, 1):
@@ -478,8 +487,9 @@ class _Conversion:
 
     def _divert(self, name: str, address: str, forwarding: str, line: int) -> Table:
         table = self._draft.table("[[divert]]", line)
-        for key, value in (("name", name), ("address", address), ("forwarding-address", forwarding)):
-            table.put(key, value, line)
+        table.put("name", name, line)
+        table.put("address", self._named(address), line)
+        table.put("forwarding-address", self._named(forwarding), line)
         return table
 
     def _usage(self, usage: Element) -> None:
