@@ -74,6 +74,18 @@ def test_loopback_needs_no_users() -> None:
             "no user is in the group 'boss' that a [[permission]] names",
         ),
         (
+            {"address-setting": [{"match": "/queue/orders"}]},
+            "address-setting[0].match is '/queue/orders', a destination: the address of that is 'orders'",
+        ),
+        (
+            {"address-setting": [{"match": "#", "dead-letter-address": "/topic/dead"}]},
+            "address-setting[0].dead-letter-address is '/topic/dead', a destination: the address of that is 'dead'",
+        ),
+        (
+            {"virtual-host": [{"name": "v", "default": True, "address": [{"name": "/queue/q"}]}]},
+            "virtual-host[0].address[0].name is '/queue/q', a destination: the address of that is 'q'",
+        ),
+        (
             {"virtual-host": [{"name": "v"}]},
             "no [[virtual-host]] is the default: clients whose `host` names none of them are refused",
         ),
@@ -81,6 +93,14 @@ def test_loopback_needs_no_users() -> None:
 )
 def test_what_is_warned_about(tables: dict[str, Any], warning: str) -> None:
     assert check(made(**tables)) == [warning]
+
+
+def test_a_name_is_none_of_a_destination_where_no_listener_has_the_prefix() -> None:
+    url = "tcp://127.0.0.1:1?anycastPrefix=jms.queue.;multicastPrefix=jms.topic."
+    settings = [{"match": "/queue/orders"}, {"match": "jms.queue.orders"}]
+    assert check(made(listen=[url], **{"address-setting": settings})) == [
+        "address-setting[1].match is 'jms.queue.orders', a destination: the address of that is 'orders'"
+    ]
 
 
 def test_a_user_without_password_can_have_a_certificate() -> None:

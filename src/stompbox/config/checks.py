@@ -17,7 +17,7 @@ from stompbox.config.configuration import Configuration
 from stompbox.config.fields import fields_of, nearest, shown
 from stompbox.config.listener import Listener, check_socket, is_loopback, is_path, joined
 from stompbox.config.matching import is_match
-from stompbox.config.origins import Loaded
+from stompbox.config.origins import Loaded, spelled
 from stompbox.config.settings import AddressSetting, given
 from stompbox.config.tables import DivertTable, PermissionTable, VirtualHostTable
 from stompbox.config.toml import Path
@@ -44,6 +44,7 @@ def check(configuration: Configuration) -> list[str]:
     return [
         *_user_warnings(configuration),
         *_permission_warnings(configuration),
+        *_destination_warnings(configuration),
         *_other_warnings(configuration),
     ]
 
@@ -106,6 +107,16 @@ def _permission_warnings(configuration: Configuration) -> Iterable[str]:
 
 def _groups(table: PermissionTable) -> set[str]:
     return {group for groups in table.grants().values() for group in groups}
+
+
+def _destination_warnings(configuration: Configuration) -> Iterable[str]:
+    """Names of addresses that are written as clients write destinations: such an address would be one of its own, met by nobody."""
+    options = [table.parse().options for table in configuration.listeners]
+    known = {prefix for each in options for prefix in (*each.anycast_prefix, *each.multicast_prefix)}
+    for path, _, text in _names_in(configuration, ()):
+        found = next((prefix for prefix in sorted(known) if prefix and text.startswith(prefix)), "")
+        if rest := text.removeprefix(found) if found else "":
+            yield f"{spelled(path)} is {shown(text)}, a destination: the address of that is {shown(rest)}"
 
 
 def _other_warnings(configuration: Configuration) -> Iterable[str]:
