@@ -24,6 +24,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from stompbox.store.folder import DRAINED
+from tests import sparkhome
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # `from tests.conformance.cases import CASES` works whoever starts pytest
@@ -37,8 +38,7 @@ settings.load_profile("stompbox")
 # Rooms whose files take minutes each come first, so that no worker is left alone with one of them in the end.
 LONGEST_FIRST = ("broker", "compiled", "demo", "pipelines", "spark", "crash", "cli")
 
-# Most of Spark's Java in these tests lives for seconds: the second compiler and the parallel collector cost more than they bring.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+sparkhome.prepare()
 
 START_WITHIN = 30.0  # seconds
 STOP_WITHIN = 30.0

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stompbox.spark import session
-from tests.spark.archive import CLUSTER
+from tests.spark.archive import CLUSTER, QUICK
 
 
 def fails_once(batches: Iterator[Any]) -> Iterator[Any]:
@@ -25,7 +25,7 @@ def fails_once(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def cluster(url: str) -> None:
-    settings = {"spark.master": CLUSTER, "spark.task.maxFailures": "4", "spark.speculation": "true"}
+    settings = {"spark.master": CLUSTER, "spark.task.maxFailures": "4", "spark.speculation": "true", **QUICK}
     spark = session.local("cluster", settings=settings, nice=0)
     spark.sparkContext.setLogLevel("ERROR")
     rows = (
