@@ -428,3 +428,21 @@ def test_readers_of_a_log_get_them_in_the_order_of_their_times_although_they_wer
         world.ack(reader, got)
     found += world.settle()
     assert [got.body for got in found] == [b"first", b"second"]
+
+
+def test_nobody_gets_what_was_to_wait_longer_out_of_the_log_before_what_waits_there_for_room() -> None:
+    world = World(chunk_bytes=100)
+    world.on_queue(world.consumer("a", selector="kind = 'a'", prefetch=1), "q")
+    world.on_queue(world.consumer("b", selector="kind = 'b'"), "q")
+    world.send("q", b"taken", b"waits", headers={"kind": "a"})
+    world.engine.memory.limit(1, -1)
+    world.send("q", b"first", headers={"kind": "b", "AMQ_SCHEDULED_DELAY": "100"})
+    world.send("q", b"paged", headers={"kind": "a"})
+    world.send("q", b"second", headers={"kind": "b", "AMQ_SCHEDULED_DELAY": "150"})
+    world.commit()
+    assert [got.body for got in world.settle()] == [b"taken"]
+    world.tick(200)
+    assert world.settle() == []
+    world.engine.memory.limit(-1, -1)
+    world.tick(1000)
+    assert [got.body for got in world.settle()] == [b"first", b"second"]

@@ -12,6 +12,7 @@ import pytest
 
 from stompbox.broker.queues.browsing import NO_END, SENT, STEP, Browser, Out, browse
 from stompbox.broker.queues.consumer import AckMode, Consumer
+from stompbox.broker.queues.delayed import AGAIN
 from stompbox.broker.queues.reclaim import give_back
 from stompbox.broker.subscriptions.subscribers import start
 from stompbox.config.settings import AddressSetting
@@ -458,3 +459,40 @@ def test_the_oldest_of_what_a_consumer_has_is_found_without_a_look_at_all() -> N
         for one in got[900:] if ack is AckMode.INDIVIDUAL else [got[999]]:
             world.ack(consumer, one)
         assert binding.oldest is None
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_what_is_due_and_waits_in_the_log_for_room_is_shown_where_it_stands(*, goes_on: bool) -> None:
+    """The queue has no room to read it, and what was to wait longer lies behind it, where the browser finds it in the log."""
+    world = World(AddressSetting(match="q", default_non_destructive=True), chunk_bytes=100)
+    _leave_due_in_log(world)
+    world.tick(200)
+    look(world, goes_on=goes_on)
+    assert shown(world.settle()) == ["0", "1", "2", "3"] + ["end"] * (not goes_on)
+    world.engine.memory.limit(-1, -1)
+    world.tick(20000)
+    assert shown(world.settle()) == ["4"] * goes_on
+
+
+def test_what_is_due_is_read_when_there_is_room_although_nothing_happens_to_its_queue() -> None:
+    world = World(AddressSetting(match="q", default_non_destructive=True), chunk_bytes=100)
+    _leave_due_in_log(world)
+    look(world, goes_on=True)
+    world.tick(5000)
+    assert "1" not in shown(world.settle())
+    world.engine.memory.limit(-1, -1)
+    world.tick(AGAIN)
+    assert shown(world.settle()) == ["1"]
+    assert world.queue("q").later is None
+
+
+def _leave_due_in_log(world: World) -> None:
+    """Of the queue's messages the log alone has all but the first; of the second one memory has the time."""
+    world.send("q", b"0")
+    world.engine.memory.limit(1, -1)
+    world.send("q", b"1", headers={"AMQ_SCHEDULED_DELAY": "100"})
+    world.send("q", b"2")
+    world.send("q", b"3", headers={"AMQ_SCHEDULED_DELAY": "150"})
+    world.send("q", b"4", headers={"AMQ_SCHEDULED_DELAY": "10000"})
+    world.commit()
+    assert world.queue("q").later is not None and world.queue("q").paged_from == 2

@@ -26,6 +26,7 @@ def test_the_earliest_comes_first(steps: list[tuple[int, bool]]) -> None:
                 assert found.pop() == model.pop(0)
             assert len(found) == 2 * len(model)
             assert found.next == (min(model)[0] if model else None)
+            assert found.first_due(25) == min([first for time, first, _ in model if time <= 25], default=None)
         assert [found.pop() for _ in range(len(model))] == sorted(model)
         assert not found
 

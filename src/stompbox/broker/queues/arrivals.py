@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import dispatch, paging
-from stompbox.broker.queues.delayed import Later
+from stompbox.broker.queues.delayed import AGAIN, Later
 from stompbox.broker.queues.groups import Groups
 from stompbox.broker.work import COPY, MESSAGE
 
@@ -40,7 +40,7 @@ def arrive(queue: LoggedQueue, run: Run, first: int, stop: int) -> None:
     if queue.is_durable:
         queue.cursor.reach_to(first, stop)
     segment = Segment(run, first, stop)
-    if due > now or (due and _is_behind(queue)):
+    if due > now or (due and queue.is_behind):
         wait_for(queue, segment, due, is_new=True)
         return
     for part in _admitted(queue, segment):
@@ -63,19 +63,13 @@ def take(queue: LoggedQueue, segment: Segment) -> None:
     if queue.admission is not None:
         queue.admission.loaded(segment)
     due = due_of(run)
-    if due > queue.engine.now or (due and _is_behind(queue)):
+    if due > queue.engine.now or (due and queue.is_behind):
         wait_for(queue, segment, due, is_new=False)
         return
     if due > run.arrived:  # browsers were not shown it then
         queue.show(run, segment.first, segment.stop)
     for part in _admitted(queue, segment):
         queue.backlog.push(part)
-
-
-def _is_behind(queue: LoggedQueue) -> bool:
-    """Whether messages that were to come before one whose time is over may still wait, in memory or in the log alone: readers of a log are
-    shown a message when it is stored, which may be long after its time."""
-    return queue.later is not None or queue.has_waits
 
 
 def wake(queue: LoggedQueue) -> None:
@@ -158,6 +152,7 @@ def wait_for(queue: LoggedQueue, segment: Segment, due: int, *, is_new: bool) ->
         return
     if is_new:
         queue.engine.log_run(queue.address, segment.run, is_loose=True)
+        queue.announce(segment.run, segment.first, segment.stop)
     queue.leave_for_later(segment.first, segment.stop, when)
 
 
@@ -177,10 +172,13 @@ PLACE: Final = MESSAGE // 2  # steps that it takes to find one
 
 
 def read_due(queue: LoggedQueue, later: Later) -> None:
-    """The next portion, when there is one and room for it."""
-    if later.is_reading or not queue.has_room_for_due:
+    """The next portion, when there is one and room for it. What is due and has none is looked for again: whoever gives room back does not
+    know who waits for it."""
+    if later.is_reading:
         return
-    if later.due:
+    if not queue.has_room_for_due:
+        queue.waits.ring_by(max(queue.engine.now + AGAIN, 0 if later.due else later.times.next or 0))
+    elif later.due:
         _read(queue, later)
     elif later.times.next is None:
         queue.forget_later()

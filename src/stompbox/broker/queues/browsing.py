@@ -156,6 +156,9 @@ def browse(engine: Engine, shown: Queue, consumer: Consumer, *, goes_on: bool, f
     next = shown.address.log.next
     # from here on the log has it
     left = max(shown.paged_from, first, shown.cursor.position) if shown.paged_from >= 0 else next
+    if shown.is_durable and shown.later is not None:  # what is due and waits for room there
+        due = shown.later.first_due(engine.now)
+        left = left if due is None else max(first, min(left, due))
     browser = Browser(engine, shown, consumer, engine.volatile_cursor(left), end=NO_END if goes_on else next)
     engine.add_queue(browser)
     if left < next:

@@ -8,6 +8,7 @@ them in the log by that; one without, by a mark of its own, which goes when the 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
@@ -125,6 +126,10 @@ class _Block:
         self.at = at + 1
         return self.times[at], self.firsts[at], self.stops[at]
 
+    def due(self, now: int) -> array[int]:
+        """Where those begin whose time has come."""
+        return self.firsts[self.at : bisect_right(self.times, now, self.at)]
+
 
 class DueTimes:
     """When messages are due of which the log alone has the rest; `len` is their number."""
@@ -184,6 +189,12 @@ class DueTimes:
         found.sort()
         return found
 
+    def first_due(self, now: int) -> int | None:
+        """The lowest offset of a message whose time has come."""
+        found = [first for when, first, _ in self._fresh if when <= now]
+        found += [min(firsts) for block in self._blocks.values() if (firsts := block.due(now))]
+        return min(found, default=None)
+
     def __len__(self) -> int:
         return self._count
 
@@ -192,6 +203,7 @@ class DueTimes:
 
 
 MOST: Final = 4 << 20  # octets of messages for later that a queue has in memory
+AGAIN: Final = 1000  # ms after which it is looked again where there was no room for one that is due
 
 
 class Later:
@@ -213,6 +225,11 @@ class Later:
     def add(self, when: int, first: int, stop: int) -> None:
         self.stop = max(self.stop, stop)
         self.times.add(when, first, stop)
+
+    def first_due(self, now: int) -> int | None:
+        """The lowest offset of a message that is to be read now."""
+        known = self.times.first_due(now)
+        return min([first for first, _ in self.due] + ([] if known is None else [known]), default=None)
 
     def sort_due(self) -> None:
         """What is to be read now stands in the order of the log, although its times did not."""

@@ -173,6 +173,12 @@ class LoggedQueue(SharedQueue):
         return later
 
     @property
+    def is_behind(self) -> bool:
+        """Whether messages that were to come before one whose time is over may still wait, in memory or in the log alone: readers of a log
+        are shown a message when it is stored, which may be long after its time."""
+        return self.later is not None or self.has_waits
+
+    @property
     def has_room_for_due(self) -> bool:
         """Whether more of what is due is read from the log now."""
         backlog = self.backlog

@@ -358,11 +358,12 @@ def _offer_found(
 
 
 def _is_plain(queue: LoggedQueue, run: Run) -> bool:
-    """Scheduled messages and groups are found in the ordinary way."""
+    """Scheduled messages and groups are found in the ordinary way, also those whose time is over while others wait that come before."""
     special = run.shape.special
-    return special is None or (
-        not special.is_grouped and special.delivery_time(run.arrived) <= queue.engine.now
-    )
+    if special is None:
+        return True
+    due = special.delivery_time(run.arrived)
+    return not special.is_grouped and due <= queue.engine.now and not (due and queue.is_behind)
 
 
 def _is_hungry(queue: LoggedQueue, binding: Binding) -> bool:
