@@ -30,6 +30,7 @@ import stompbox
 from stompbox.cli.application import app
 from stompbox.config import read
 from stompbox.server.verifying import verify
+from tests.certificates import of_localhost
 from tests.testing.test_pytest_plugin import play
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -207,7 +208,10 @@ def in_place(text: str, folder: Path) -> str:
     for number, path in enumerate(sorted(set(re.findall(r'"(/run/[^"]+|private-ca\.pem)"', text)))):
         (folder / f"secret-{number}").write_text("secret\n", encoding="utf-8")
         text = text.replace(f'"{path}"', f'"{folder}/secret-{number}"')
-    return text
+    if "/etc/stompbox/server.pem" in text:
+        (folder / "server.pem").write_text(of_localhost(), encoding="utf-8")
+        (folder / "ca.pem").write_text(of_localhost(), encoding="utf-8")
+    return text.replace("/etc/stompbox/", f"{folder}/")
 
 
 @those("toml")
