@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent
 PACKAGE = "stompbox"
 BUILT_WITH = ("mypy>=2.4,<2.5", "setuptools>=75")
-OPTIMIZED = "2"
+OPTIMIZED, UNOPTIMIZED = "2", "0"
 LAZY = "Treating generator comprehension as list"  # what mypyc only warns of, and would be another program
 
 ROOMS = ("message.py", "ranges.py", "stomp", "broker", "server")
@@ -125,13 +126,35 @@ def side_by_side(self: Any, sources: list[str], output_dir: str | None = None, *
     _, objects, after, preprocessing, build = setup
     arguments = self._get_cc_args(preprocessing, debug, before)
 
+    headers = precompiled(self, [*arguments, *after]) if f"-O{UNOPTIMIZED}" in after else []
+
     def one(name: str) -> None:
         source, ending = build[name]
-        self._compile(name, source, ending, arguments, after, preprocessing)
+        first = headers if is_generated(Path(source)) else []
+        self._compile(name, source, ending, [*arguments, *first], after, preprocessing)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(one, [name for name in objects if name in build]))
     return list(objects)
+
+
+def is_generated(source: Path) -> bool:
+    """Else it is of mypyc's own library, which is copied beside what is."""
+    return source.name.startswith("__native_") or source.parent != Path("build")
+
+
+def precompiled(compiler: Any, arguments: list[str]) -> list[str]:
+    """Arguments by which each generated C file begins with all their headers, which are read once and not 280 times: a quarter of the
+    time where nothing is optimized. None where the compiler refuses."""
+    from setuptools._distutils.errors import DistutilsExecError
+
+    every, kept = Path("every.h"), Path("every.h.gch")
+    if not every.exists():
+        names = sorted(path.resolve() for path in Path("build").glob("__native_*.h"))
+        every.write_text("".join(f'#include "{name}"\n' for name in names))
+        with suppress(DistutilsExecError):
+            compiler.spawn([*compiler.compiler_so, *arguments, "-x", "c-header", str(every), "-o", str(kept)])
+    return ["-include", str(every)] if kept.exists() else []
 
 
 def is_wanted() -> bool:
