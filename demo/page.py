@@ -225,12 +225,13 @@ def _audit(found: Sequence[Check]) -> str:
         note = f" <small>{escape(check.note)}</small>" if check.note else ""
         rows.append(
             f'<tr class="{style}"><td><b>{escape(check.subject) if is_first else ""}</b></td><td>{escape(check.claim)}{note}</td>'
-            f'<td class="number">{count(check.expected)}</td><td class="number">{count(check.found)}</td>'
+            f'<td class="number" data-title="expected">{count(check.expected)}</td>'
+            f'<td class="number" data-title="found">{count(check.found)}</td>'
             f'<td class="mark">{"✓" if check.is_good else "✗"}</td></tr>'
         )
     head = '<tr><th></th><th>count</th><th class="number">expected</th><th class="number">found</th><th></th></tr>'
     lead = "Published = stored = archived = delivered. A checksum is the sum of the CRC-32 of every body: equal sums, equal octets."
-    return section("The audit", lead, f"<table>{head}{''.join(rows)}</table>")
+    return section("The audit", lead, f'<table class="audit">{head}{"".join(rows)}</table>')
 
 
 # Delays: every figure below came as a message from /queue/report
