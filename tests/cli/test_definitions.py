@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cyclopts import App
 
-from stompbox.cli import definitions, user
+from stompbox.cli import declare, definitions, queues, user
 from tests.admin.conftest import PLACES
 from tests.cli.conftest import Run
 from tests.conftest import Served, end, start_broker
@@ -68,6 +68,19 @@ def test_users(on_broker: Callable[[App], Run], monkeypatch: pytest.MonkeyPatch)
     assert run("add", "tls", "--no-passcode")[0] == 0
 
 
+@pytest.mark.parametrize(
+    "app",
+    [declare.durables_app, definitions.permissions_app, queues.groups_app, queues.sinks_app],
+    ids=lambda app: app.name[0],
+)
+def test_list_is_what_the_command_does_alone(on_broker: Callable[[App], Run], app: App) -> None:
+    """And not a part of a name, of which there is none."""
+    run = on_broker(app)
+    found = run("--json")
+    assert found[0] == 0
+    assert run("list", "--json") == found
+
+
 def test_permissions(on_broker: Callable[[App], Run]) -> None:
     run = on_broker(definitions.permissions_app)
     code, out, _ = run("set", "#", "--grant", "manage=admins", "--grant", "send=nobody,admins")
@@ -76,7 +89,7 @@ def test_permissions(on_broker: Callable[[App], Run]) -> None:
         out
         == "permission for # is set\nwarning: no user is in the group 'nobody' that a [[permission]] names\n"
     )
-    lines = run()[1].splitlines()
+    lines = run("list")[1].splitlines()
     assert [line.split()[:3] for line in lines if "manage" in line] == [["#", "manage", "admins"]]
     assert run("set", "x", "--grant", "send")[0] == 2
     code, _, err = run("set", "x", "--grant", "sned=a")

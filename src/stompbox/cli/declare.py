@@ -85,6 +85,7 @@ def durable(
     operation.do("declare durable", "durables/create", order, told)
 
 
+@durables_app.command(name="list", show=False)
 @durables_app.default
 def durables(match: Match = "", *, admin: Admin = None, listing: Listing = Listing()) -> None:  # noqa: B008 - a frozen value
     """List durable subscriptions, and what waits for them."""

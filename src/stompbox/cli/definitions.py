@@ -91,6 +91,7 @@ def _read(file: Path | None) -> str:
 # Permissions
 
 
+@permissions_app.command(name="list", show=False)
 @permissions_app.default
 def permissions(match: Match = "", *, admin: Admin = None, listing: Listing = Listing()) -> None:  # noqa: B008 - a frozen value
     """List who may do what: groups by right and match, and where each was set."""

@@ -68,6 +68,7 @@ def delete_queue(
     )
 
 
+@groups_app.command(name="list", show=False)
 @groups_app.default
 def groups(match: Match = "", *, admin: Admin = None, as_json: AsJson = False) -> None:
     """List reader groups: position and lag per address. The time is that since the first unread message arrived."""
@@ -123,6 +124,7 @@ def reset(group: GroupName, *, to: str, address: str = "", operation: Operation 
     operation.do("groups reset", "groups/reset", order, told)
 
 
+@sinks_app.command(name="list", show=False)
 @sinks_app.default
 def sinks(match: Match = "", *, admin: Admin = None, as_json: AsJson = False) -> None:
     """List sinks: the last batch that each has published, and what it has staged."""
