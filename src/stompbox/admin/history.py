@@ -98,33 +98,26 @@ class Ring:
 class Series:
     """The rings of the broker, or of an address; counters that only grow become what was added."""
 
-    __slots__ = ("_before", "_began", "_counts", "_done", "_levels", "_settled", "recent")
+    __slots__ = ("_before", "_counts", "_done", "_levels", "_settled", "recent")
 
     def __init__(self, counts: tuple[str, ...], levels: tuple[str, ...]) -> None:
         self._counts = {name: Ring(is_count=True) for name in counts}
         self._levels = {name: Ring(is_count=False) for name in levels}
         self._before: dict[str, int] = {}
-        self._settled: dict[int, int] = {}
-        self._began: int | None = None
+        self._settled: Mapping[int, int] = {}
         self._done = 0
         self.recent = 0.0  # messages a step, the newer the more: who is busiest
 
-    def done(self, settled: dict[int, int]) -> int:
-        """How many were done with since the first look: `settled` says how far each queue is, in offsets of the log. One that has come
-        since the last look begins where it is, or with its address."""
+    def done(self, settled: Mapping[int, int]) -> int:
+        """A count that grows by how many were done with since the last look: `settled` says how many each queue is done with. One that has
+        come since has done all of that since."""
         before, self._settled = self._settled, settled
-        began, self._began = self._began, None
-        for id, count in settled.items():
-            at = (
-                count if began is None else began if began <= count else 0
-            )  # a plain subscription counts from 0
-            self._done += max(0, count - before.get(id, at))
+        self._done += sum([max(0, count - before.get(id, 0)) for id, count in settled.items()])
         return self._done
 
     def since(self, received: int, *, is_new: bool) -> None:
         """Its step began when the log was at this offset; with `is_new` the address itself began there."""
         self._before = {"received": received, "done": 0} if is_new else {"received": received}
-        self._began = received if is_new else None
         self._done, self._settled = 0, {}
 
     def add(self, now: Mapping[str, int]) -> None:

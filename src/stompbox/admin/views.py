@@ -18,7 +18,7 @@ from stompbox.admin.health import Reason, of_role
 from stompbox.admin.lag import Lags
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.kinds import Kind
-from stompbox.broker.queues.depth import depth_of, settled_of, sums_of
+from stompbox.broker.queues.depth import depth_of, sums_of
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions.staging import KnownSink, Sinks
 from stompbox.config.settings import AddressSettings, given
@@ -107,8 +107,8 @@ class Status(Struct, frozen=True):
 
 class AddressView(Struct, frozen=True):
     """An address as the API shows it. `oldest`: the lowest offset that can be read, `committed`: the one after the last on disk, `next`:
-    the next message's. Messages are those of its queues and subscriptions together, as in QueueView; `settled`: messages done with.
-    `incarnations`: which log it is, each with the offset that it holds from."""
+    the next message's. Messages are those of its queues and subscriptions together, as in QueueView; `settled`: messages that they are
+    done with. `incarnations`: which log it is, each with the offset that it holds from."""
 
     name: str
     routing_types: list[str]
@@ -135,7 +135,8 @@ class AddressView(Struct, frozen=True):
 
 class QueueView(Struct, frozen=True):
     """Messages: `ready` could go out, `delayed` wait for their time, `delivering` are with consumers; `paged` of the ready are on disk
-    alone. `is_estimate`: some of those may not be for this queue."""
+    alone. `is_estimate`: some of those may not be for this queue. `settled`: it is done with so many since it was made, also by a purge or
+    because they expired; `position`: the offset below which none is left for it."""
 
     address: str
     name: str
@@ -319,7 +320,7 @@ def queue_view(queue: Queue) -> QueueView:
         queue.address.name, queue.name, queue.kind.value, queue.is_durable, queue.is_auto, queue.is_paused,
         queue.selector.text if queue.selector is not None else None,
         depth.ready, depth.delayed, depth.delivering, depth.paged, depth.is_estimate,
-        queue.consumer_count, queue.rules.max_consumers, queue.cursor.position, settled_of(queue),
+        queue.consumer_count, queue.rules.max_consumers, queue.cursor.position, queue.settled,
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from stompbox.selectors import Selector
 if TYPE_CHECKING:
     from stompbox.broker.addresses.contracts import Divert
 
+SETTLED: Final = "settled"  # the kind of entries that say how many messages a queue is done with
 EPOCH_IDS: Final = 1_000_000  # ids of queues in memory: epoch * this + n, so that they differ from run to run
 
 
@@ -236,11 +237,19 @@ class Catalogue:
             "kind": queue.kind.value,
             "owner": queue.owner,
             "auto": queue.is_auto,
+            "began": queue.cursor.began,
         }
         entry |= makers.entry(queue.maker)
         if queue.kind is Kind.ANYCAST and queue.name in address.arguments:
             entry["arguments"] = dict(address.arguments[queue.name])
         self.put("queue", str(queue.id), {**entry, **selector_entry(queue.selector)})
+
+    def note_settled(self, queue: Queue) -> None:
+        """How many messages it is done with goes into the next commit, and how many offsets are behind it then: what a restart finds
+        behind it has come since. Where nothing is said of it, it has been done with all that is behind it since it was made."""
+        if queue.is_durable:
+            queue.told_settled()
+            self.put(SETTLED, str(queue.id), [queue.settled, queue.cursor.behind])
 
     def drop_queue(self, queue: Queue) -> None:
         """The queue and its position go; messages that no other reader holds go with it."""
@@ -258,6 +267,7 @@ class Catalogue:
         self.commits.drop_cursor(queue)
         if queue.is_durable:
             self.put("queue", str(queue.id), None)
+            self.put(SETTLED, str(queue.id), None)
         lifetimes.queue_gone(self._engine, queue)
 
     def put(self, kind: str, key: str, value: object | None) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from stompbox.broker.addresses import lifetimes, makers, retained, routing
 from stompbox.broker.addresses.duplicates import duplicates_of
+from stompbox.broker.catalogue import SETTLED
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import FAR, Counts, Cursor
@@ -59,6 +60,7 @@ def recover(engine: Engine, recovered: Recovered) -> None:
                 f"cursor {stored_cursor.id} of log {stored_cursor.log} belongs to nothing in the catalogue",
             )
         queue = _queue(engine, stored_cursor, entry)
+        _recall_settled(engine, queue, entry, entries.get(SETTLED, {}).get(str(queue.id)))
         if queue.owner and queue.kind is Kind.DURABLE:
             by_key[queue.owner].queues.append(queue)
     for durable in by_key.values():
@@ -88,14 +90,18 @@ def identified(recovered: Recovered, new_id: NewId) -> dict[tuple[str, str], byt
     return found
 
 
-def note_doubts(engine: Engine) -> None:
-    """The last word of a broker that ends well: deliveries were counted, so nothing is in doubt but what was before."""
+def note_end(engine: Engine) -> None:
+    """The last word of a broker that ends well: deliveries were counted, so nothing is in doubt but what was before; and how many messages
+    each queue is done with, which its position alone does not say."""
     doubts = {
         queue.id: queue.doubted_below
         for queue in engine.queues.values()
         if queue.doubted_below > queue.cursor.position
     }
     engine.put(*DOUBTS, doubts)
+    for queue in engine.queues.values():
+        if queue.settled != queue.settled_told:
+            engine.note_settled(queue)
 
 
 def _addresses(engine: Engine, recovered: Recovered, entries: Entries) -> None:
@@ -139,7 +145,8 @@ def _duplicates(engine: Engine, entries: Entries) -> None:
 
 def _queue(engine: Engine, stored: StoredCursor, entry: dict[str, Any]) -> Queue:
     address = engine.logs[stored.log]
-    cursor = Cursor(stored.id, stored.position, stored.ahead, is_durable=True)
+    began = entry.get("began", -1)
+    cursor = Cursor(stored.id, stored.position, stored.ahead, is_durable=True, began=began)
     if entry.get("arguments"):
         address.ask(entry["name"], entry["arguments"])
     known = {"owner": entry["owner"], "is_auto": entry["auto"], "selector": _selector(entry)}
@@ -150,6 +157,20 @@ def _queue(engine: Engine, stored: StoredCursor, entry: dict[str, Any]) -> Queue
         queue.admission.count(queue)
     engine.add_queue(queue)
     return queue
+
+
+def _recall_settled(
+    engine: Engine, queue: Queue, entry: dict[str, Any], known: tuple[int, int] | None
+) -> None:
+    """How many messages a queue is done with (`Catalogue.note_settled`). Of one that an older version has made nobody knows where it
+    began: it counts from now on."""
+    if known is not None:
+        count, behind = known
+    else:
+        count, behind = 0, entry.get("began", queue.cursor.behind)
+    queue.recall_settled(count + max(0, queue.cursor.behind - behind))
+    if known is None and "began" not in entry:
+        engine.note_settled(queue)
 
 
 def _durable(engine: Engine, entry: dict[str, Any]) -> DurableSubscription:

@@ -25,7 +25,7 @@ from stompbox.broker.addresses.configuration import outline_retention
 from stompbox.broker.engine import Engine
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import Consumer
-from stompbox.broker.recovery import DOUBTS, identified, note_doubts, recover
+from stompbox.broker.recovery import DOUBTS, identified, note_end, recover
 from stompbox.broker.subscriptions.staging import Sinks
 from stompbox.config import AddressSettingsTable, Configuration
 from stompbox.config.matching import Wildcards
@@ -561,7 +561,7 @@ class Broker(Clients):
         if self.engine.is_dirty:
             log.error("stopped without having stored everything: %r", self.engine)
             return
-        note_doubts(self.engine)
+        note_end(self.engine)
         self._start_commit()
         await self._idle()
 

@@ -10,7 +10,7 @@ from stompbox.broker.addresses import redelivery
 from stompbox.broker.addresses.redelivery import Outcome, Refusal
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
-from stompbox.broker.recovery import note_doubts
+from stompbox.broker.recovery import note_end
 from stompbox.broker.transactions import Transaction
 from stompbox.broker.undelivered import MOST, OTHERS, REJECTED, TOO_OFTEN, Fate, Loss, Undelivered
 from stompbox.config.settings import AddressSetting
@@ -309,7 +309,7 @@ def test_what_was_merely_sent_ahead_comes_back_marked_after_an_orderly_restart()
     world.commit()
     world.settle()
     world.close(consumer, is_failure=True)
-    note_doubts(world.engine)
+    note_end(world.engine)
     world.commit()
     world = world.restart()
     world.on_queue(world.consumer(), "q")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stompbox.broker.recovery import note_doubts
+from stompbox.broker.recovery import note_end
 from stompbox.config.settings import AddressSetting
 from stompbox.message import Run, Shape
 from stompbox.stomp.encode import Head, messages
@@ -82,7 +82,7 @@ def test_a_dead_letter_whose_message_may_have_died_before_a_crash_is_marked_and_
     ]
     world.nack(consumer, *world.settle())
     world.commit()
-    note_doubts(world.engine)
+    note_end(world.engine)
     world.commit()
     world = world.restart()  # after an orderly end: what was never delivered is not marked otherwise
     world.on_queue(world.consumer("d"), "dead")

@@ -5,15 +5,12 @@ Slow consumers, by injected time.
 
 from __future__ import annotations
 
-import pytest
-
 from stompbox.admin.lag import behind
 from stompbox.broker.addresses import limits
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.log import RESERVE
-from stompbox.broker.queues import depth
 from stompbox.broker.queues.consumer import AckMode, Consumer
-from stompbox.broker.queues.depth import Depth, depth_of, settled_of, waiting
+from stompbox.broker.queues.depth import Depth, depth_of, waiting
 from stompbox.broker.subscriptions.readers import open_group
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, SlowConsumerPolicy, SlowConsumerUnit
 from tests.broker.world import World
@@ -31,7 +28,7 @@ def test_what_waits_and_what_is_being_delivered() -> None:
     assert depth_of(queue).total == 2
 
 
-def test_what_is_done_with_is_counted_while_one_message_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_done_with_is_counted_while_one_message_is_held() -> None:
     world = World()
     world.send("q", b"a", b"b", b"c", b"d")
     consumer = world.on_queue(world.consumer(ack=AckMode.INDIVIDUAL), "q")
@@ -39,12 +36,10 @@ def test_what_is_done_with_is_counted_while_one_message_is_held(monkeypatch: pyt
     for got in (rest[0], rest[2]):
         world.ack(consumer, got)
     queue = world.queue("q")
-    assert (queue.cursor.position, settled_of(queue)) == (0, 2)
-    monkeypatch.setattr(depth, "PIECES", 1)
-    assert settled_of(queue) == 0, "there are too many pieces to add them up"
+    assert (queue.cursor.position, queue.settled) == (0, 2)
     for got in (held, rest[1]):
         world.ack(consumer, got)
-    assert settled_of(queue) == 4
+    assert queue.settled == 4
 
 
 def test_what_waits_for_its_next_delivery() -> None:

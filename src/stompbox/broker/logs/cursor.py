@@ -25,12 +25,22 @@ class Cursor:
     by; FAR while the reader still has to look at the log itself.
     """
 
-    __slots__ = ("ahead", "id", "position", "reach", "saved", "unsaved")
+    __slots__ = ("ahead", "began", "id", "position", "reach", "saved", "unsaved")
 
     def __init__(
-        self, id: int, position: int, ahead: Ranges | None = None, *, is_durable: bool, reach: int = -1
+        self,
+        id: int,
+        position: int,
+        ahead: Ranges | None = None,
+        *,
+        is_durable: bool,
+        reach: int = -1,
+        began: int = -1,
     ) -> None:
         self.id = id
+        self.began = (
+            position if began < 0 else began
+        )  # where it was made: nothing before that was ever its reader's
         self.position = position
         self.ahead = ahead if ahead is not None else Ranges()
         self.reach = reach if reach >= 0 else position
@@ -43,6 +53,11 @@ class Cursor:
         if self.unsaved is None:
             return VOLATILE | self.id % VOLATILE
         return self.id if self.id < VOLATILE else 0
+
+    @property
+    def behind(self) -> int:
+        """How many offsets it is done with, from 0 on: its position, and what was acknowledged ahead of it."""
+        return self.position + self.ahead.total
 
     def acknowledge(self, first: int, stop: int) -> bool:
         """Marks first .. stop-1, which may be nothing. True when this is the first news for the next commit."""

@@ -106,7 +106,7 @@ class Admission:
         queue.engine.counters["replaced"] += 1
         if queue.tally is not None:
             queue.tally.less(older.size, 1)
-        queue.skip(older.first, older.first + 1)
+        queue.finish_stretch(older.first, older.first + 1)
         queue.engine.commits.restore_if_refused(partial(self._restore_left, queue, key, older))
 
     def _drop(self, queue: LoggedQueue, segment: Segment, why: str) -> None:
@@ -128,7 +128,7 @@ class Admission:
             if part.home is not None or not _restored(queue, part.first, part.stop):
                 continue
             if key and self._has_newer(key, part.first):
-                queue.skip(part.first, part.stop)
+                queue.finish_stretch(part.first, part.stop)
                 continue
             queue.engine.counters[why] -= len(part)
             if queue.tally is not None:
@@ -289,6 +289,7 @@ def _restored(queue: LoggedQueue, first: int, stop: int) -> bool:
         return False
     if holds:
         queue.cursor.revoke(first, stop)
+    queue.unsettle(stop - first)
     return True
 
 

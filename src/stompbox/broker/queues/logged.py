@@ -92,7 +92,7 @@ class LoggedQueue(SharedQueue):
         """A reader group has come so far; it never goes back by this."""
         if offset > self.cursor.position:
             self.moved = self.engine.now
-            self.skip(self.cursor.position, min(offset, self.address.log.next))
+            self.finish_stretch(self.cursor.position, min(offset, self.address.log.next))
 
     def go_away(self) -> None:
         """A named reader has gone: the log has what comes from its position on."""
@@ -115,7 +115,17 @@ class LoggedQueue(SharedQueue):
         """Messages that were this queue's and will not be acknowledged."""
         if self.tally is not None:
             self.tally.gone(segment.size, len(segment), segment.run.shape)
+        self.settled += segment.stop - segment.first
         self.skip(segment.first, segment.stop)
+
+    def finish_stretch(self, first: int, stop: int) -> None:
+        """As `finish_with`, of messages that are not at hand: those that the log has there, and that it is not done with."""
+        self.settled += self.left_of(first, stop)
+        self.skip(first, stop)
+
+    def left_of(self, first: int, stop: int) -> int:
+        """How many messages the log may have there that it is not done with."""
+        return self.address.log.count(self.cursor.ahead.gaps(max(first, self.cursor.position), stop))
 
     def skip(self, first: int, stop: int) -> None:
         """Messages that are not for this queue, which is to be remembered."""
@@ -231,7 +241,8 @@ class LoggedQueue(SharedQueue):
             return False
         found = list(islice(self._gaps(self.paged_from, stop), most))
         for low, high in found:
-            self.skip(low, high)
+            self.engine.counters["purged"] += self.left_of(low, high)
+            self.finish_stretch(low, high)
         is_more = len(found) == most and found[-1][1] < stop
         self._loaded_to(found[-1][1] if is_more else stop)
         return is_more

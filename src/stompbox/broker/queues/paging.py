@@ -149,7 +149,7 @@ def load(engine: Engine, queue: LoggedQueue) -> None:
         return
     start = max(queue.paged_from, queue.cursor.position)
     if start < log.oldest and queue.moves_by_itself:
-        engine.counters["retention"] += log.oldest - start  # gone before this reader came
+        engine.counters["retention"] += log.count([(start, log.oldest)])  # gone before this reader came
         start = log.oldest
     unread = queue.begin_loading(start)
     if unread is not None and unread.start == start:

@@ -222,7 +222,9 @@ class Queue(LoggedQueue):
     # What consumers answer
 
     def acknowledge(self, segment: Segment) -> None:
-        self.delivering -= segment.stop - segment.first
+        count = segment.stop - segment.first
+        self.delivering -= count
+        self.settled += count
         if self.cursor.unsaved is not None and self.cursor.acknowledge(segment.first, segment.stop):
             self.engine.note(self)
         if self.tally is not None:
@@ -241,6 +243,7 @@ class Queue(LoggedQueue):
     def unacknowledge(self, segment: Segment) -> None:
         """Counts messages as out again: the transaction that had acknowledged them could not be stored."""
         self.delivering += len(segment)
+        self.settled -= len(segment)
         if self.tally is not None:
             self.tally.came(segment.run, [(segment.first, segment.stop)])
         if self.is_durable:

@@ -211,14 +211,14 @@ def _purging(queue: LoggedQueue, on_done: Callable[[], None]) -> Iterator[None]:
     for segments in _taken(queue, stop):
         for segment in segments:
             engine.counters["purged"] += len(segment)
-            queue.skip(segment.first, segment.stop)
+            queue.finish_stretch(segment.first, segment.stop)
             if queue.admission is not None:
                 queue.admission.done(segment)
         yield
     while later is not None and queue.id in engine.queues and (stretches := later.take(OFFSETS)):
         for first, end in stretches:
             engine.counters["purged"] += end - first
-            queue.skip(first, end)
+            queue.finish_stretch(first, end)
         engine.work.spend(MESSAGE * EMPTIED)
         yield
     dispatch.release(engine, [queue])

@@ -34,7 +34,7 @@ class QueueState(metaclass=ABCMeta):
         "_no_local", "address", "bindings", "candidates", "cursor", "delivering", "doubted_below",
         "engine", "first_use", "has_tiers", "is_auto", "is_halfway", "is_open", "is_paused", "is_simple", "is_watched",
         "joined", "kind", "lookers", "maker", "moved", "name", "out", "owner", "readers", "ready", "redrive", "room", "rules",
-        "selector", "takers", "tally", "turn", "used", "uses",
+        "selector", "settled", "settled_told", "takers", "tally", "turn", "used", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +61,8 @@ class QueueState(metaclass=ABCMeta):
         self.tally: Tally | None = None  # what it has not consumed, where that is limited (limits.py)
         self.delivering = 0  # messages that consumers have and have not acknowledged
         self.out = 0  # octets of them, but for what transactions have acknowledged
+        self.settled = 0  # messages that it is done with, since it was made
+        self.settled_told = 0  # what the store was told of that (catalogue.py)
         # who looks at what consumers have, and is told of each segment that one of them has no more
         self.lookers: tuple[Callable[[Binding, Segment], None], ...] = ()
         self.room: Room | None = None  # from when on its consumers had too much that they did not acknowledge
@@ -257,6 +259,18 @@ class QueueState(metaclass=ABCMeta):
     def doubt(self, below: int) -> None:
         """Messages below this offset may have been delivered before a crash; the others were not."""
         self.doubted_below = below
+
+    def recall_settled(self, count: int) -> None:
+        """So many messages it was done with before a restart."""
+        self.settled = self.settled_told = count
+
+    def told_settled(self) -> None:
+        """The store is told how many messages it is done with."""
+        self.settled_told = self.settled
+
+    def unsettle(self, count: int) -> None:
+        """Takes back that it was done with so many messages."""
+        self.settled -= count
 
     def put(self, position: int) -> None:
         """A reader group is elsewhere from now on, perhaps further back."""

@@ -112,9 +112,9 @@ def positions(engine: Engine, name: str) -> dict[str, int]:
 
 
 def lag(address: Address, name: str) -> dict[str, int | str]:
-    """Where the group is, where the log ends, and how many offsets lie between."""
+    """Where the group is, where the log ends, and how many messages may lie between."""
     log, position = address.log, address.groups[name].cursor.position
-    behind = max(0, log.committed - max(position, log.oldest))
+    behind = log.count([(max(position, log.oldest), log.committed)])
     return {
         "position": position,
         "next": log.committed,
@@ -146,6 +146,7 @@ def reset(engine: Engine, name: str, address: Address, starting: Starting) -> in
     queue = address.groups[name]
     queue.put(max(address.log.oldest, _within(address, starting)))
     engine.commits.put_cursor(queue)
+    engine.note_settled(queue)
     return queue.cursor.position
 
 

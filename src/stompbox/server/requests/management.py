@@ -29,7 +29,7 @@ from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
-from stompbox.broker.queues.depth import depth_of, settled_of, sums_of
+from stompbox.broker.queues.depth import depth_of, sums_of
 from stompbox.broker.queues.queue import Queue
 from stompbox.config.spaces import local, space_of
 from stompbox.errors import IllegalFrame, Refused, StompboxError
@@ -80,8 +80,8 @@ def _of_queue(queue: Queue) -> Attributes:
         "messageCount": lambda: depth_of(queue).total,
         "scheduledCount": lambda: depth_of(queue).delayed,
         "deliveringCount": lambda: queue.delivering,
-        "messagesAcknowledged": lambda: settled_of(queue),
-        "messagesAdded": lambda: settled_of(queue) + depth_of(queue).total,
+        "messagesAcknowledged": lambda: queue.settled,
+        "messagesAdded": lambda: queue.settled + depth_of(queue).total,
     }
 
 
