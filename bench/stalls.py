@@ -211,12 +211,16 @@ def main() -> int:
     return 1 if max(found.values()) > GOAL else 0
 
 
-def measured(folder: Path, options: argparse.Namespace) -> dict[str, float]:
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        admin = free.getsockname()[1]
+        port: int = free.getsockname()[1]
+        return port
+
+
+def measured(folder: Path, options: argparse.Namespace) -> dict[str, float]:
     steps = folder / "steps.json"
-    broker = Stompbox(folder / "log", steps=steps, admin=admin)
+    broker = Stompbox(folder / "log", steps=steps, admin=free_port())
     broker.start()
     scene = Scene(broker, steps, options.queues, options.waiting, [])
     found: dict[str, float] = {}

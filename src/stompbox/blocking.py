@@ -29,7 +29,7 @@ from stompbox.client.loopthread import LoopThread
 from stompbox.client.message import ReceivedMessage
 from stompbox.client.options import KIB, TLS, Reconnect, require_timeout
 from stompbox.client.outgoing import Body, Headers, HeaderValue, encode_send, encode_sends, recode
-from stompbox.client.publisher import WINDOW, Window, parts
+from stompbox.client.publisher import WINDOW, Window, parts, require_common
 from stompbox.client.subscribing import Offset
 from stompbox.client.threaded import Message
 from stompbox.client.transaction import Transaction as AsyncTransaction
@@ -218,6 +218,7 @@ class Publisher:
 
     def send_many(self, destination: str, bodies: Iterable[Body], headers: Headers | None = None) -> int:
         """Sends messages of one destination, as stompbox.Publisher.send_many does, and returns how many."""
+        require_common(self._link.version, destination, headers)
         count = 0
         for part in parts(bodies):
             at = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from sys import getsizeof
 from typing import Any
 
 import pytest
@@ -63,6 +64,50 @@ def test_what_is_not_known_does_not_count() -> None:
     for value in [UNKNOWN] * COARSE + [UNKNOWN, 5] * (COARSE // 2):
         ring.add(value)
     assert ring.values("24h") == [UNKNOWN, 5 * (COARSE // 2)]
+
+
+def test_a_day_of_the_busiest_addresses_takes_20_mib() -> None:
+    """All places are taken, and all rings full of large values: as many of the last ten minutes as they hold at worst, and of the day."""
+
+    def lived(every: list[Series], steps: range) -> None:
+        for step in steps:
+            for series in every:
+                series.add(dict.fromkeys((*series._counts, *series._levels), step * 10**9))
+
+    def octets(series: Series) -> int:
+        rings = [*series._counts.values(), *series._levels.values()]
+        lists = [kept for ring in rings for kept in (ring._fine, ring._coarse, ring._pending)]
+        values = [value for ring in rings for value in ring._pending]
+        parts = (
+            series,
+            series._counts,
+            series._levels,
+            series._before,
+            *series._before.values(),
+            *rings,
+            *lists,
+            *values,
+        )
+        return sum(map(getsizeof, parts))
+
+    async def story(broker: Broker, past: History) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(history, "COARSE", 1)  # each step is a minute
+            await past.step()
+            for number in range(history.BUSIEST + 50):
+                sent(broker, f"address.{number}", 1)
+            await past.step()
+            every = [past._all, *past._addresses.values()]
+            assert len(every) == 1 + history.BUSIEST
+            lived(every, range(COARSE_STEPS + 1))
+        lived(every, range(COARSE_STEPS + 1, COARSE_STEPS + COARSE))  # most of one more
+        whole = sum(map(octets, every))
+        kept = past.plot(next(iter(past._addresses)), "24h").series
+        assert {len(values) for values in kept.values()} == {COARSE_STEPS}
+        assert {len(values) for values in past.plot(None, "10m").series.values()} == {STEPS}
+        assert 10 << 20 < whole < 20 << 20, f"{whole / (1 << 20):.1f} MiB"
+
+    played(story)
 
 
 def test_a_counter_that_begins_again_has_no_negative_step() -> None:

@@ -426,51 +426,6 @@ def test_a_first_request_that_was_given_up_takes_nothing_from_the_next(
     run(story())
 
 
-@pytest.mark.parametrize("timeout", ["5", True, float("nan"), float("inf"), timedelta(seconds=1)])
-def test_a_timeout_that_is_none(broker: Broker, timeout: Any) -> None:
-    async def story() -> None:
-        async with connected(broker) as client, client.subscribe("/queue/a", ack="client") as messages:
-            await client.send("/queue/a", b"1")
-            message = await messages.receive()
-            assert message is not None
-            for work in (
-                client.send("/queue/a", b"2", timeout=timeout),
-                client.rpc("/queue/a", timeout=timeout),
-                client.request("describe", timeout=timeout),
-                client.wait_connected(timeout),
-                messages.receive(timeout),
-                messages.receive_many(2, timeout),
-                message.ack(confirm=True, timeout=timeout),
-                message.nack(confirm=True, timeout=timeout),
-            ):
-                with pytest.raises(UsageError, match=r"^timeout is .*; allowed are seconds as a number"):
-                    await work
-
-    run(story())
-    assert [len(broker.sent("/queue/a")), len(broker.messages("/queue/a"))] == [1, 1]
-    with (
-        broker.client() as client,
-        client.subscribe("/queue/b") as messages,
-        pytest.raises(UsageError, match=r"^timeout is"),
-    ):
-        messages.receive(timeout)
-
-
-def test_what_is_no_message_and_no_number_of_them(broker: Broker) -> None:
-    async def story() -> None:
-        async with connected(broker) as client, client.subscribe("/queue/a") as messages:
-            with pytest.raises(UsageError, match="message is None; allowed is one that was received"):
-                await client.reply(None, b"")  # type: ignore[arg-type]
-            with pytest.raises(UsageError, match="message is b'1'; allowed is one that was received"):
-                async with client.transaction() as transaction:
-                    await transaction.ack(b"1")  # type: ignore[arg-type]
-            for most in (0, -1, True, "2"):
-                with pytest.raises(UsageError, match=r"most is .*; allowed is a number of messages from 1"):
-                    await messages.receive_many(most)  # type: ignore[arg-type]
-
-    run(story())
-
-
 def test_requesters_that_leave_cost_nobody_else_an_answer(broker: Broker) -> None:
     async def story() -> None:
         asked, go_on = asyncio.Event(), asyncio.Event()

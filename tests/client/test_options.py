@@ -27,6 +27,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tls": True}, "SSLContext"),
     ({"reconnect": True}, "stompbox.Reconnect"),
     ({"connect_timeout": 0}, "connect_timeout is 0"),
+    ({"connect_timeout": float("inf")}, "connect_timeout is inf"),
+    ({"receipt_timeout": float("nan")}, "receipt_timeout is nan"),
     ({"receipt_timeout": "soon"}, "receipt_timeout is 'soon'"),
     ({"close_timeout": -1}, "close_timeout"),
     ({"buffer": 0}, "buffer is 0"),
@@ -55,11 +57,29 @@ def test_wrong_argument_is_named(given: dict[str, Any], text: str) -> None:
         {"attempts": True},
         {"resend": "no"},
         {"initial": 1},
+        {"max_delay": float("inf")},
     ],
 )
 def test_wrong_policy_is_named(given: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"reconnect\."):
         Reconnect(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"ca": 7}, "tls.ca is 7"),
+        ({"cert": b"x"}, "tls.cert is"),
+        ({"key": True}, "tls.key is True"),
+        ({"password": 1234}, "tls.password must be a str or None, not int"),
+        ({"server_name": 7}, "tls.server_name must be"),
+        ({"verify": "no"}, "tls.verify is 'no'; allowed are True and False"),
+    ],
+)
+def test_wrong_tls_is_named(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        TLS(**given)
+    assert text in caught.value.message
 
 
 def test_delays_grow_to_the_longest() -> None:

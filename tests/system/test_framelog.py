@@ -185,6 +185,22 @@ def test_an_operator_asks_for_some_at_whatever_level(serve: Serve, tmp_path: Pat
     assert "s3cret" not in served.log.read_text()
 
 
+def test_a_wish_for_a_connection_ends_with_it(serve: Serve) -> None:
+    served = serve("--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0")
+    lasting = {"by": "peer", "value": "127.0.0.1"}
+    post(served.admin, "frames/log", lasting)
+    with connected((served.host, served.port), "tcp") as client:
+        log_in(client, "")
+        [found] = read(served.admin, "connections")["connections"]
+        wish = {"by": "connection", "value": str(found["id"])}
+        assert post(served.admin, "frames/log", wish).json == {"frames": [lasting, wish]}
+    deadline = time.monotonic() + WITHIN
+    while read(served.admin, "frames") != {"frames": [lasting]}:
+        assert time.monotonic() < deadline
+    error = post(served.admin, "frames/log", wish).json["error"]
+    assert error["code"] == "no-such-connection"
+
+
 def test_what_is_no_wish_is_refused(serve: Serve) -> None:
     served = serve("--memory", "--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0")
     for path, body in (

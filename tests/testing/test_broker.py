@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import stomp
@@ -51,6 +52,28 @@ def test_two_know_nothing_of_each_other() -> None:
             client.send("/queue/a", b"1")
         assert [each.body for each in one.messages("/queue/a")] == [b"1"]
         assert other.messages("/queue/a") == [] and other.frames() == []
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"data": "somewhere"}, "config has 'data'"),
+        ({"memory": False}, "config has 'memory', which cannot be meant here: .*; allowed is True"),
+        ({"fronts": 2}, "config has 'fronts', .*; allowed is 0"),
+        ({"cluster": {"name": "c"}}, "config has 'cluster', .*; leave it out"),
+        ({"admin": {"listen": "127.0.0.1:0"}}, "config has 'admin'"),
+    ],
+)
+def test_what_a_broker_in_memory_cannot_obey_is_refused(config: dict[str, Any], text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        Broker(config)
+
+
+def test_what_changes_nothing_may_be_said() -> None:
+    with Broker({"memory": True, "fronts": 0, "admin": {"enabled": False}}, frozen=False) as broker:
+        assert broker.port
+    with pytest.raises(UsageError, match="frozen is 'no'"):
+        Broker(frozen="no")  # type: ignore[arg-type]
 
 
 def test_its_configuration_is_that_of_the_file() -> None:

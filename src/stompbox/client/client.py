@@ -17,7 +17,7 @@ from typing import ClassVar
 from stompbox.client.feed import Feed
 from stompbox.client.link import Call, ClientState, Link, StateListener
 from stompbox.client.message import ReceivedMessage
-from stompbox.client.options import KIB, TLS, Options, Reconnect, require_timeout
+from stompbox.client.options import KIB, TLS, Options, Reconnect, require_flag, require_timeout
 from stompbox.client.outgoing import Body, Headers, HeaderValue, encode_send, header_texts
 from stompbox.client.protocol import REQUESTS
 from stompbox.client.publisher import WINDOW, Publisher
@@ -135,6 +135,7 @@ class Client:
         wrong argument. At least once: with Reconnect(resend=True) a connection lost before the receipt means a second sending.
         """
         require_timeout(timeout)
+        require_flag("confirm", confirm)
         link = self._link
         connection = link.open_connection() or await link.connected(timeout)
         if connection.is_blocked:
@@ -282,7 +283,7 @@ class Client:
         limit = link.limit(timeout)
         connection = await link.connected(timeout)
         id = str(next(link.numbers))
-        texts = {**header_texts(headers or {}), "request": name, "request-id": id}
+        texts = {**header_texts(headers), "request": name, "request-id": id}
         frame = encode_send(connection.version, REQUESTS, body, texts, text_length=True)
         request = Request()
         connection.protocol.requests[id] = request
@@ -358,7 +359,7 @@ def connect(
         client_id=client_id,
         versions=(versions,) if isinstance(versions, str) else _tuple(versions),
         heart_beat=heart_beat,
-        headers=headers or {},
+        headers={} if headers is None else headers,
         tls=tls,
         reconnect=reconnect,
         connect_timeout=connect_timeout,

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
+from os import PathLike
 from typing import Final
 
 from stompbox.client.outgoing import HeaderValue, header_text
@@ -29,21 +30,20 @@ def _number(
     name: str, value: object, least: float, allowed: str, *, whole: bool = False, most: float = float("inf")
 ) -> None:
     is_number = isinstance(value, int) if whole else isinstance(value, int | float)
-    if not is_number or isinstance(value, bool) or not least <= value <= most:  # type: ignore[operator]
+    if not is_number or isinstance(value, bool) or not least <= value <= most or not isfinite(value):  # type: ignore[operator, arg-type]
         raise UsageError("bad-argument", f"{name} is {value!r}; allowed are {allowed}")
 
 
-def _flag(name: str, value: object) -> None:
+def require_flag(name: str, value: object) -> None:
+    """Raises UsageError for what is neither True nor False: a text such as "no" would count as True."""
     if not isinstance(value, bool):
         raise UsageError("bad-argument", f"{name} is {value!r}; allowed are True and False")
 
 
 def require_timeout(timeout: float | None) -> None:
     """Raises UsageError for a timeout of a call that is no number of seconds."""
-    if timeout is not None and (
-        not isinstance(timeout, int | float) or isinstance(timeout, bool) or not isfinite(timeout)
-    ):
-        raise UsageError("bad-argument", f"timeout is {timeout!r}; allowed are seconds as a number, or None")
+    if timeout is not None:
+        _number("timeout", timeout, 0, "seconds as a number from 0, or None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class Reconnect:
         _number("reconnect.max_delay", self.max_delay, self.first_delay, "seconds, not below first_delay")
         _number("reconnect.multiplier", self.multiplier, 1, "a factor from 1")
         _number("reconnect.jitter", self.jitter, 0, "a share from 0 to 1", most=1)
-        _flag("reconnect.resend", self.resend)
-        _flag("reconnect.initial", self.initial)
+        require_flag("reconnect.resend", self.resend)
+        require_flag("reconnect.initial", self.initial)
 
     def delay(self, failures: int, chance: float) -> float:
         """Seconds to wait after that many failed rounds; `chance` is a random number from 0 to 1."""
@@ -92,12 +92,27 @@ class Reconnect:
 class TLS:
     """Paths of PEM files, for those who need no SSLContext of their own. `verify=False` accepts any certificate."""
 
-    ca: str | None = None
-    cert: str | None = None
-    key: str | None = None
+    ca: str | PathLike[str] | None = None
+    cert: str | PathLike[str] | None = None
+    key: str | PathLike[str] | None = None
     password: str | None = field(default=None, repr=False)
     verify: bool = True
     server_name: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("ca", "cert", "key"):
+            if not isinstance(getattr(self, name), str | PathLike | None):
+                raise UsageError(
+                    "bad-argument",
+                    f"tls.{name} is {getattr(self, name)!r}; allowed is the path of a file, or None",
+                )
+        for name in ("password", "server_name"):
+            if not isinstance(getattr(self, name), str | None):
+                raise UsageError(
+                    "bad-argument",
+                    f"tls.{name} must be a str or None, not {type(getattr(self, name)).__name__}",
+                )
+        require_flag("tls.verify", self.verify)
 
     def context(self) -> ssl.SSLContext:
         try:
@@ -157,7 +172,7 @@ class Options:
             _number("receipt_timeout", self.receipt_timeout, 0.001, "seconds above 0, or None for no limit")
         _number("buffer", self.buffer, 1, "octets from 1", whole=True)
         _number("buffer_limit", self.buffer_limit, self.buffer, "octets, not below buffer", whole=True)
-        _flag("text_length", self.text_length)
+        require_flag("text_length", self.text_length)
         if not isinstance(self.limits, FrameLimits):
             raise UsageError(
                 "bad-argument", f"limits must be a stompbox.stomp.codec.FrameLimits, not {self.limits!r}"

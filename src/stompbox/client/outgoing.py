@@ -60,6 +60,8 @@ def encode_send(
     if headers:
         lines = _lines(destination, headers, version)
     else:
+        if headers is not None and not isinstance(headers, Mapping):
+            raise _wrong_headers(headers)
         lines = f"destination:{destination}\n"
         if not _is_plain(lines, 1):
             lines = encode_lines({"destination": destination}, version)
@@ -166,8 +168,10 @@ def encode_lines(headers: Mapping[str, str], version: Version) -> str:
         raise UsageError("bad-header", f"a header cannot be written in UTF-8: {error}") from None
 
 
-def header_texts(headers: Headers) -> dict[str, str]:
+def header_texts(headers: Headers | None) -> dict[str, str]:
     """Every value as the text that goes on the wire."""
+    if headers is None:
+        return {}
     if not isinstance(headers, Mapping):
         raise _wrong_headers(headers)
     return {name: header_text(name, value) for name, value in headers.items()}

@@ -18,6 +18,7 @@ from stompbox.client.link import Answered, Link
 from stompbox.client.outgoing import Body, Headers, decode_frame, encode_send, encode_sends
 from stompbox.errors import StompboxError, UsageError
 from stompbox.stomp.frames import Frame
+from stompbox.stomp.versions import Version
 
 WINDOW: Final = 1000  # messages: enough to keep a broker busy between two of its group commits
 WINDOW_SIZE: Final = 16 * 1024 * 1024  # octets of frames, so that large messages do not fill the memory
@@ -36,6 +37,11 @@ def parts(bodies: Iterable[Body]) -> Iterator[list[Body]]:
     left = iter(bodies)
     while part := list(islice(left, PART)):
         yield part
+
+
+def require_common(version: Version, destination: str, headers: Headers | None) -> None:
+    """Raises UsageError for what messages cannot have in common, also where there are none."""
+    encode_send(version, destination, b"", headers)
 
 
 class Window:
@@ -157,6 +163,7 @@ class Publisher:
         self, destination: str, bodies: Iterable[Body] | AsyncIterable[Body], headers: Headers | None = None
     ) -> int:
         """As Client.send_many, within this publisher's window; returns how many when the last of them is on its way."""
+        require_common(self._link.version, destination, headers)
         count = 0
         if isinstance(bodies, AsyncIterable):
             async for body in bodies:

@@ -39,7 +39,7 @@ class Replies:
 
     def headers(self, given: Headers | None) -> dict[str, str]:
         """The headers of a request. Raises UsageError for those that are written here."""
-        texts = header_texts(given or {})
+        texts = header_texts(given)
         for name in _OWN_HEADERS:
             if name in texts:
                 raise UsageError("reserved-header", f"header {name!r} of a request is written by the client")
@@ -118,7 +118,7 @@ def reply_headers(message: ReceivedMessage, given: Headers | None, server: str) 
         raise UsageError(
             "no-reply-to", f"message {message.id!r} of {message.destination} has no header reply-to"
         )
-    texts = header_texts(given or {})
+    texts = header_texts(given)
     if message.correlation_id is not None:
         texts.setdefault("correlation-id", message.correlation_id)
     if server.startswith("Stompbox"):

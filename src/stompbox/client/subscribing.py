@@ -69,7 +69,7 @@ def wanted(
         raise UsageError("bad-argument", f"ack is {ack!r}; allowed are {', '.join(ACK_MODES)}")
     if prefetch is not None and (not isinstance(prefetch, int) or isinstance(prefetch, bool) or prefetch < 1):
         raise UsageError("bad-argument", f"prefetch is {prefetch!r}; allowed is a number of messages from 1")
-    texts = header_texts(headers or {})
+    texts = header_texts(headers)
     for name in _OWN_HEADERS & texts.keys():
         raise UsageError(
             "reserved-header",

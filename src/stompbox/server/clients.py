@@ -113,6 +113,7 @@ class Clients:
         """Forgets a connection that is gone."""
         self.by_session.pop(connection.session_id, None)
         self.of_listener[str(connection.listener)] -= 1
+        self.frames.leave(connection)
         self.leave_user(connection)
 
     def leave_user(self, connection: Connection) -> None:

@@ -34,6 +34,14 @@ from stompbox.testing.sockets import Connected, Fault, connected
 T = TypeVar("T")
 WITHIN: Final = 5.0  # seconds for what a test waits for
 RECORDED: Final = 100_000  # frames
+# keys, the values that change nothing, and why no other can be meant
+NOT_MEANT: Final[tuple[tuple[str, tuple[Any, ...], str], ...]] = (
+    ("data", (), "this broker keeps all that it has in memory, and what it has goes with it"),
+    ("memory", (True,), "this broker keeps all that it has in memory"),
+    ("fronts", (0,), "this broker lives in the process of the test, and starts no other"),
+    ("cluster", (), "this broker is no node of a cluster"),
+    ("admin", ({"enabled": False},), "this broker has no admin interface"),
+)
 NO_CONFIG: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -96,7 +104,8 @@ class Changes:
 class Broker:
     """A broker in memory, on a free port of 127.0.0.1, for one test.
 
-    `config`: keys of stompbox.toml, such as {"user": [{"name": "ann", "password": "secret"}]}. `frozen`: time goes on only when
+    `config`: keys of stompbox.toml, such as {"user": [{"name": "ann", "password": "secret"}]}; those of data folder, fronts, cluster and
+    admin interface are refused. `frozen`: time goes on only when
     `advance` says so; otherwise it goes on by itself, too. `record`: of so many frames, the last ones, is known what they were.
     """
 
@@ -109,6 +118,9 @@ class Broker:
             raise UsageError(
                 "bad-argument", f"config is {config!r}; allowed is a mapping with keys of stompbox.toml"
             )
+        _require_meant(config)
+        if not isinstance(frozen, bool):
+            raise UsageError("bad-argument", f"frozen is {frozen!r}; allowed are True and False")
         _require_number("record", record, whole=True)
         self._config = config
         self._clock = Clock(is_frozen=frozen)
@@ -362,6 +374,14 @@ class Broker:
 
     def __repr__(self) -> str:
         return f"<testing.Broker {self.url if self._thread is not None else 'not running'}>"
+
+
+def _require_meant(config: Mapping[str, Any]) -> None:
+    """Raises UsageError for keys that a broker in the process of its test, and in memory, cannot obey."""
+    for key, allowed, why in NOT_MEANT:
+        if key in config and config[key] not in allowed:
+            hint = f"; allowed is {allowed[0]!r}" if allowed else "; leave it out"
+            raise UsageError("bad-argument", f"config has {key!r}, which cannot be meant here: {why}{hint}")
 
 
 def _require_number(name: str, value: float, *, whole: bool = False) -> None:

@@ -61,6 +61,9 @@ class Record:
         if connection.frames is None:
             connection.frames = Follower(self, connection)
 
+    def leave(self, connection: Connection) -> None:
+        """A connection is gone, which changes nothing here."""
+
     def look_again(self) -> None:
         """The configuration was read again, which changes nothing here."""
 

@@ -85,6 +85,10 @@ class FrameLogs:
             connection.frames = FrameLog(connection)
         connection.frames.addresses = addresses
 
+    def leave(self, connection: Sender) -> None:
+        """A connection is gone, and with it the wish to see its frames: no other will have its number."""
+        self.wishes.pop(Wish(By.CONNECTION, str(connection.session_id)), None)
+
     def look_again(self) -> None:
         for connection in self.broker.connections:
             self.look(connection)
