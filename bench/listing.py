@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from bench.brokers import Stompbox
-from bench.stalls import GOAL, Scene, fill, free_port, longest
+from bench.stalls import GOAL, Scene, fill, free_port, longest, say
 
 WITHIN: Final = 100.0  # ms
 MOST: Final = 10_000  # entries of a list, as the API has it
@@ -65,11 +65,8 @@ def measured(folder: Path, queues: int, times: int) -> dict[str, dict[str, float
         for name in LISTS:
             took, seen = timed(scene, name, times)
             figures[name] = {"median": median(took), "worst": max(took), "turn": longest(seen)}
-            print(
-                f"{name:10} {median(took):6.1f} ms in the middle of {times}, {max(took):6.1f} ms at worst; "
-                f"longest turn of the loop {longest(seen):.1f} ms",
-                flush=True,
-            )
+            print(f"{name:10} {median(took):6.1f} ms in the middle of {times}, {max(took):6.1f} ms at worst")
+            say(name, seen)
     finally:
         broker.stop()
     return figures

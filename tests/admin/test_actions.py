@@ -427,6 +427,9 @@ def test_reader_groups_are_put_elsewhere_and_deleted(served: Served) -> None:
                                 ({**given, "group": "none"}, 404, "no-such-group")):  # fmt: skip
         answer = post(served.admin, "groups/reset", wrong)
         assert (answer.status, answer.code) == (status, code)
+    told = post(served.admin, "groups/reset", {**given, "to": "-4"}).json
+    assert told["field"] == "to"
+    assert told["detail"] == "to is '-4'; allowed are earliest, latest, a number and time:<ms>"
     assert post(served.admin, "groups/delete", {"group": "ops-lake"}).json == {
         "group": "ops-lake",
         "is_deleted": True,

@@ -142,7 +142,8 @@ def test_nobody_locks_himself_out(begin: Any) -> None:
     answer = post(served.admin, "users/create", {"name": "eve"})
     assert problem(answer) == (409, "would-lock-out", None), "who could log in then?"
     assert post(served.admin, "permissions/set", {"match": "#", "grants": {}}).code == "would-lock-out"
-    done(served, "users/create", {"name": "root", "password": "r00t", "groups": ["admins"]}, "")
+    told = done(served, "users/create", {"name": "root", "password": "r00t", "groups": ["admins"]}, "")
+    assert "whoever has no login is refused from now on, here too" in told["warnings"][-1]
     assert ask(served.admin, "/api/v1/users").status == 401, "the first user closes the broker"
     assert post(served.admin, "users/delete", {"name": "root"}, ROOT).code == "would-lock-out"
     answer = post(served.admin, "permissions/set", {"match": "#", "grants": {"manage": ["others"]}}, ROOT)

@@ -109,6 +109,7 @@ def test_an_import_adds_and_replaces(start: Start) -> None:
         ('[[user]]\nname = "a"\n[[user]]\nname = "a"\n', "bad-definition", "line 4: user[1].name: is there twice"),
         ('[[address-setting]]\nmatch = "a"\nredelivery-delay = "x"\n', "bad-definition", "line 3: address-setting[0]"),
         ('[[virtual-host]]\nname = "red"\n[[virtual-host.permission]]\nmatch = "#"\n', "no-such-virtual-host", "line 3"),
+        ('[[virtual-host]]\nname = "red"\n', "no-such-virtual-host", "line 1"),
         ('[[virtual-host]]\nname = "red"\n[[virtual-host.address]]\nname = "x"\n', "no-such-virtual-host", "line 1"),
         ('[[address]]\nname = "a.*"\n', "bad-name", "line 1"),
         ('[[address]]\nname = "a"\n[[address.queue]]\nname = "a"\nfilter = "="\n', "bad-definition", "line 5: queue 'a': "),

@@ -76,6 +76,25 @@ def test_a_virtual_host_is_named(start: Start) -> None:
     assert found["name"] == "vhost/green.q"
 
 
+def test_one_that_is_not_there_is_not_taken_for_the_default(start: Start) -> None:
+    """As it is where a client names it, which may not know better."""
+    served = start('[[virtual-host]]\nname = "green"\ndefault = true\n')
+    durable = {"client_id": "shop", "name": "orders", "virtual_host": "red"}
+    for path, order in (
+        ("messages/send", {"destination": "/queue/q", "virtual_host": "red"}),
+        ("durables/create", {**durable, "destination": "/topic/t"}),
+        ("durables/delete", durable),
+    ):
+        answer = post(served.admin, path, order)
+        assert (answer.status, answer.code, answer.json["field"]) == (
+            404,
+            "no-such-virtual-host",
+            "virtual_host",
+        )
+        assert "'red'" in answer.json["detail"]
+    assert read(served.admin, "addresses")["addresses"] == []
+
+
 def test_a_durable_subscription_is_made_and_ended(served: Served) -> None:
     order = {"destination": "/topic/say.topic", "client_id": "shop", "name": "orders", "selector": "a = '1'"}
     assert post(served.admin, "durables/create", order).json == {
@@ -136,7 +155,7 @@ TOPIC = {"destination": "/topic/say.wrong", "client_id": "shop", "name": "wrong"
         (
             "messages/send",
             {"destination": "/queue/x", "virtual_host": "a\nb"},
-            (400, "unencodable-header", "virtual_host"),
+            (404, "no-such-virtual-host", "virtual_host"),
         ),
         ("durables/create", {**TOPIC, "destination": "/queue/x"}, (409, "durable-on-queue", "destination")),
         ("durables/create", {**TOPIC, "destination": "/topic/"}, (400, "bad-destination", "destination")),

@@ -307,6 +307,9 @@ def test_connections_are_found_by_what_is_known_of_them(served: Served) -> None:
             assert found["client_id"] == "found-by-this"
         assert read(served.admin, f"connections?connection={found['id']}")["connections"] == [found]
     assert read(served.admin, "connections?connection=0")["connections"] == []
+    for name in ("connections", "subscriptions", "transactions"):
+        answer = ask(served.admin, f"/api/v1/{name}?connection=first")
+        assert (answer.status, answer.json["field"], answer.code) == (400, "connection", "bad-number")
 
 
 def test_pages_of_a_list(served: Served) -> None:

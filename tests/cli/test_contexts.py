@@ -54,6 +54,22 @@ def test_they_are_listed_without_passcodes_and_removed(run: Run) -> None:
     assert run("add", "x")[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("x", "--url", "nope"), "url 'nope' begins with 'no scheme'"),
+        (("x", "--url", "stomp://h,stomp://:p"), "url"),
+        (("x", "--admin", "ftp://u:s3cr3t@h"), "--admin is ftp://***@h; allowed is host:port"),
+        (("x", "--admin", "h:port"), "whose host and port cannot be read"),
+        ((" ", "--url", "stomp://h"), "NAME is ' '"),
+    ],
+)
+def test_what_is_no_broker_is_not_kept(run: Run, arguments: tuple[str, ...], text: str) -> None:
+    code, out, err = run("add", *arguments)
+    assert (code, out) == (2, "") and text in err and "s3cr3t" not in err
+    assert not contexts.place().exists()
+
+
 def test_a_file_that_is_none_is_named(run: Run) -> None:
     contexts.place().parent.mkdir(parents=True)
     for text in ("current =", "context = 1", "[context]\nprod = 'x'"):

@@ -47,6 +47,16 @@ def test_a_good_one(run: Run) -> None:
     assert lines[0].startswith("good     python:")
 
 
+def test_an_admin_interface_at_any_port_is_not_looked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STOMPBOX_ADMIN_URL")
+    code, found = told(run, LISTENER + '[admin]\nlisten = "127.0.0.1:0"\n')
+    assert code == 0, found
+    [text] = found["broker"]
+    assert text.startswith("warning: the admin interface listens at a port that the system chooses")
+    code, found = told(run, LISTENER + '[admin]\nlisten = "unix:///nowhere/admin"\n')
+    assert found["broker"][0].startswith("warning: none runs, or it cannot be asked")
+
+
 def test_a_configuration_with_a_mistake(run: Run) -> None:
     code, found = told(run, "dta = 1\n")
     assert code == 1

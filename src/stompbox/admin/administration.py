@@ -131,7 +131,7 @@ async def reset_group(asked: ApiRequest) -> object:
     order: Seeking = asked.order
     _group(asked)
     asked.begin()
-    moved = await grouping.reset(asked.broker, order.group, order.to, order.address)
+    moved = await grouping.reset(asked.broker, order.group, order.to, order.address, named="to")
     await asked.durable()
     return {"group": order.group, "moved": moved}
 

@@ -49,6 +49,9 @@ HostName = Annotated[
 ]
 
 
+CLOSED: Final = "it is the first user: whoever has no login is refused from now on, here too"
+
+
 class UserCreation(Struct, forbid_unknown_fields=True):
     """A user to be made. Without a passcode only a client certificate logs in."""
 
@@ -139,6 +142,7 @@ async def create_user(asked: ApiRequest) -> object:
         {} if order.password is None else {"password": order.password}
     )
     await _hashed(asked, table)
+    is_first = not asked.broker.configuration.users
 
     def edit(content: Content, counting: Loaded) -> None:
         _refuse_configured(counting, USER, None, order.name)
@@ -148,7 +152,9 @@ async def create_user(asked: ApiRequest) -> object:
                 raise Refused("user-exists", f"user {order.name[:200]!r} is there already")
         tables.append(table)
 
-    return await _define(asked, order.name, edit, is_new=True)
+    found = await _define(asked, order.name, edit, is_new=True)
+    warnings = [*found.warnings, CLOSED] if is_first else found.warnings
+    return Defined(found.name, found.is_new, warnings, found.is_done)
 
 
 @changing("users/change", UserChange, Defined, ON_BROKER)

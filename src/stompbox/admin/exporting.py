@@ -296,7 +296,10 @@ async def _addresses(asked: ApiRequest, wanted: Wanted) -> list[AddressTable]:
         for at, host in enumerate(wanted.tables.virtual_hosts)
     ]
     for path, space, tables in places:
-        if path and wanted.tables.virtual_hosts[int(path[1])].name not in spaces and tables:
+        host = wanted.tables.virtual_hosts[int(path[1])] if path else None
+        # where it has permissions or settings, the first of those is what has no place (server/definitions.py)
+        is_bare = host is not None and not (host.permissions or host.address_settings)
+        if host is not None and host.name not in spaces and (tables or is_bare):
             where = wanted.origins.where(path)
             with naming("toml"):
                 raise Refused(

@@ -64,7 +64,9 @@ def _lag(item: tuple[str, Queue | None]) -> int:
     return 0 if queue is None else behind(queue)
 
 
-CONNECTION: Final = Text("connection", "Only what is of the connection with this id.")
+CONNECTION: Final = Number(
+    "connection", "Only what is of the connection with this id.", None, FARTHEST, least=0
+)
 
 # What lists can be sorted by
 
@@ -231,7 +233,7 @@ async def transactions(asked: ApiRequest) -> Response:
 def _connections(asked: ApiRequest) -> list[Any]:
     """The connections that are asked for, the oldest first."""
     only = asked.values["connection"]
-    found = [one for one in asked.broker.connections if only in (None, str(one.session_id))]
+    found = [one for one in asked.broker.connections if only in (None, one.session_id)]
     return sorted(found, key=_session)
 
 

@@ -191,6 +191,7 @@ async def delete_durable(asked: ApiRequest) -> object:
 
 def _require_unused(asked: ApiRequest, order: Ending) -> None:
     """Raises Refused where its client is there: an UNSUBSCRIBE would end the subscription from under it."""
+    _require_host(asked)
     with naming("virtual_host"):
         host = asked.broker.hosts.find(order.virtual_host)
     client_id = order.client_id if host is None else host.space + order.client_id
@@ -213,6 +214,7 @@ def _octets(order: Sending) -> bytes:
 async def speak(asked: ApiRequest, frame: Frame, *, client_id: str = "") -> None:
     """Has the broker obey one frame of the user's, and waits until that is done. Raises Refused for what an ERROR would say."""
     broker, peer = asked.broker, asked.request.client
+    _require_host(asked)
     inside = Inside(asked.user.name, broker.loop.create_future())
     asked.begin()
     connection = Connection(broker, LISTENER, inside, peer.host if peer else "local")
@@ -236,6 +238,14 @@ async def speak(asked: ApiRequest, frame: Frame, *, client_id: str = "") -> None
     if found.command == "ERROR":
         text = bytes(found.body).decode("utf-8", "replace").rstrip("\n") or found.headers.get("message", "")
         raise _refusal(found.headers.get("code", "refused"), text, asked.order)
+
+
+def _require_host(asked: ApiRequest) -> None:
+    """Raises Refused for a virtual host that is not there: a client that names one is let into the default one."""
+    name = asked.order.virtual_host
+    if name and name not in asked.broker.hosts.by_name:
+        with naming("virtual_host"):
+            raise Refused("no-such-virtual-host", f"there is no [[virtual-host]] {name[:80]!r}")
 
 
 def _connecting(host: str, client_id: str) -> dict[str, str]:

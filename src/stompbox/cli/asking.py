@@ -41,8 +41,7 @@ def ask_text(admin: str | None, path: str) -> str:
 
 def _answer(admin: str | None, path: str, body: Mapping[str, object] | None) -> tuple[str, int, bytes]:
     """(who has answered, status, body)"""
-    url = admin or broker_of("admin") or DEFAULT_ADMIN
-    url = url if "://" in url else f"http://{url}"
+    url = _whole(admin or broker_of("admin") or DEFAULT_ADMIN)
     connection, headers = _connection(url)
     is_file = url.startswith("unix://")
     shown = (
@@ -65,6 +64,15 @@ def _answer(admin: str | None, path: str, body: Mapping[str, object] | None) -> 
         raise ConnectionLost("connect-failed", problem) from None
     finally:
         connection.close()
+
+
+def require_admin(admin: str) -> None:
+    """Raises UsageError for what is no address of an admin interface."""
+    _connection(_whole(admin))
+
+
+def _whole(admin: str) -> str:
+    return admin if "://" in admin else f"http://{admin}"
 
 
 def _connection(url: str) -> tuple[HTTPConnection, dict[str, str]]:

@@ -103,11 +103,20 @@ def add(
     ] = None,
 ) -> None:
     """Give a broker a name, or another address to a name."""
+    from stompbox.cli.asking import require_admin
     from stompbox.cli.connecting import leaving
+    from stompbox.client.url import each_of, parse_url
 
     with leaving("context add"):
         if url is None and admin is None:
             raise UsageError("bad-argument", "neither --url nor --admin is given")
+        if not name.strip():
+            raise UsageError("bad-argument", f"NAME is {name!r}; allowed is a text that is not blank")
+        if url is not None:
+            for one_url in each_of(url):
+                parse_url(one_url)
+        if admin is not None:
+            require_admin(admin)
         known = _read()
         one = known.setdefault("context", {}).setdefault(name, {})
         one |= {kind: said for kind, said in (("url", url), ("admin", admin)) if said is not None}

@@ -31,6 +31,9 @@ Level = Literal["good", "warning", "wrong"]
 
 FEW_FILES: Final = 4096  # that a broker should be able to open: one for each connection, and some
 OLDEST: Final = 1_735_689_600  # 2025-01-01: a clock before it was never set
+ANY_PORT: Final = (
+    "the admin interface listens at a port that the system chooses, and nothing says which (--admin does)"
+)
 LATE: Final = 5000  # ms that the clock of a broker may differ from ours
 
 app = App(name="doctor", help_epilogue=examples("doctor"))
@@ -198,11 +201,8 @@ def _running(admin: str | None, configuration: Configuration) -> Iterator[Findin
         admin or os.environ.get("STOMPBOX_ADMIN_URL") or (_url(endpoint, configuration) if endpoint else None)
     )
     if where is None:
-        yield Finding(
-            "warning",
-            "broker",
-            "the configuration has no admin interface, so a running broker cannot be asked",
-        )
+        text = "the configuration has no admin interface" if endpoint is None else ANY_PORT
+        yield Finding("warning", "broker", f"{text}, so a running broker cannot be asked")
         return
     try:
         status = ask(where, "status")
@@ -224,10 +224,13 @@ def _running(admin: str | None, configuration: Configuration) -> Iterator[Findin
         )
 
 
-def _url(endpoint: tuple[str, int], configuration: Configuration) -> str:
+def _url(endpoint: tuple[str, int], configuration: Configuration) -> str | None:
+    """The admin interface as --admin names it; None where the system chooses its port."""
+    from stompbox.config.listener import is_path
+
     host, port = endpoint
     if not port:
-        return f"unix://{host}"
+        return f"unix://{host}" if is_path(host) else None
     scheme = "https" if configuration.admin.key_store_path else "http"
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     return f"{scheme}://[{shown}]:{port}" if ":" in shown else f"{scheme}://{shown}:{port}"

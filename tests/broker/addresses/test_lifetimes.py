@@ -5,15 +5,17 @@ Very many queues of an address, and very many wildcards: each comes and goes wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
 
 from stompbox.broker.addresses import configuration
+from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.contracts import Watcher
 from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions import durables, subscribers
@@ -190,3 +192,43 @@ def test_a_wildcard_that_goes_is_found_without_a_look_at_the_others(
             durables.drop_durable(world.engine, "client", f"d{number}")
     assert not world.engine.watchers
     assert not compared
+
+
+def test_what_an_operator_has_paused_stays_until_it_is_resumed() -> None:
+    """Whoever sent there next would make another one, which hands out at once."""
+    world = World(GOING)
+    world.send("q", b"a")
+    world.commit()
+    queue = world.queue("q")
+    queue.pause()
+    reclaim.purge(queue)
+    world.settle()
+    world.commit()
+    assert world.queue("q") is queue and queue.is_paused
+    world.send("q", b"b")
+    assert world.on_queue(world.consumer(), "q") and not world.settle()
+    world.close(next(iter(queue.bindings)).consumer)
+    reclaim.purge(queue)
+    world.settle()
+    queue.resume()
+    world.settle()
+    world.commit()
+    assert not world.engine.queues and not world.engine.addresses
+
+
+@pytest.mark.parametrize(
+    ("hold", "let_go"), [(Address.pause, Address.resume), (Address.block, Address.unblock)]
+)
+def test_an_address_that_is_held_stays_until_it_is_let_go(
+    hold: Callable[[Address], None], let_go: Callable[[Address], None]
+) -> None:
+    world = World(GOING)
+    world.send("q", b"a")
+    world.commit()
+    address = world.address("q")
+    hold(address)
+    world.engine.drop_queue(world.queue("q"))
+    world.commit()
+    assert world.engine.addresses == {"q": address}
+    let_go(address)
+    assert not world.engine.addresses

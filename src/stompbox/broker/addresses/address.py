@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
+from stompbox.broker.addresses import lifetimes
 from stompbox.broker.addresses.contracts import Divert, Duplicates, Fanout, Limits, Passing
 from stompbox.broker.kinds import TYPES, Arguments, Kind, applied, rules_of
 from stompbox.broker.logs.log import Log
@@ -171,16 +172,20 @@ class Address:
             queue.pause()
 
     def resume(self) -> None:
+        """Hands out messages of its queues again; an address that nobody needs by now goes."""
         self.is_paused = False
         for queue in list(self.queues()):
             queue.resume()
+        lifetimes.address_left(self.engine, self)
 
     def block(self) -> None:
         """A SEND gets an ERROR; consumers go on. A restart forgets it."""
         self.is_blocked = True
 
     def unblock(self) -> None:
+        """Takes messages again; an address that nobody needs by now goes."""
         self.is_blocked = False
+        lifetimes.address_left(self.engine, self)
 
     def become(self, kinds: int) -> None:
         """The address is of these kinds from now on, whatever it was; nothing is to be stored of that."""

@@ -73,6 +73,7 @@ def _may_go(engine: Engine, queue: Queue) -> bool:
         or queue.readers
         or queue.owner
         or queue.kind not in (Kind.ANYCAST, Kind.DURABLE)
+        or queue.is_paused  # an operator wants it so, and whoever came next would have another one, which is not
         or queue.id not in engine.queues
     ):
         return False
@@ -119,6 +120,8 @@ def _may_end(engine: Engine, address: Address) -> bool:
     if (
         not (address.is_auto and address.settings.auto_delete_addresses)
         or engine.is_view
+        or address.is_paused
+        or address.is_blocked
         or engine.addresses.get(address.name) is not address
     ):
         return False

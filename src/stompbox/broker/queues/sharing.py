@@ -121,9 +121,12 @@ class SharedQueue(QueueState):
         self.consumers_changed()
 
     def resume(self) -> None:
+        """Hands out messages again; a queue that nobody needs by now goes with the next commit."""
         self.is_paused = False
         self.consumers_changed()
         self.dispatch()
+        if self.is_durable and not self.bindings:
+            self.engine.note(self)
 
     def open(self) -> None:
         """Begins to hand out: so many consumers have come as `consumers-before-dispatch` asks for, or `delay-before-dispatch` is over."""

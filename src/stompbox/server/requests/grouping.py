@@ -149,8 +149,10 @@ def _each(offsets: dict[str, Position]) -> Starting:
     return starting
 
 
-async def starting_at(broker: RequestsCore, text: str, addresses: list[Address]) -> Starting:
-    """The one word for all of them. Raises IllegalFrame `bad-starting`."""
+async def starting_at(
+    broker: RequestsCore, text: str, addresses: list[Address], *, named: str = "starting"
+) -> Starting:
+    """The one word for all of them, which whoever asks knows by this name. Raises IllegalFrame `bad-starting`."""
     if text == "earliest":
         return lambda address: address.log.oldest
     if text == "latest":
@@ -158,8 +160,9 @@ async def starting_at(broker: RequestsCore, text: str, addresses: list[Address])
     kind, _, number = text.rpartition(":")
     found = digits(number)
     if found is None or kind not in ("", "time"):
-        allowed = "earliest, latest, a number, time:<ms> and json:<object>"
-        raise IllegalFrame("bad-starting", f"starting is {text[:80]!r}; allowed are {allowed}")
+        allowed = "earliest, latest, a number and time:<ms>"
+        allowed = f"{allowed}, also json:<object> for a new group" if named == "starting" else allowed
+        raise IllegalFrame("bad-starting", f"{named} is {text[:80]!r}; allowed are {allowed}")
     if kind == "":
         return lambda address: found
     at = {address: await offset_at_time(broker, address, found) for address in addresses}
@@ -225,7 +228,9 @@ async def delete(broker: RequestsCore, name: str) -> None:
         readers.drop_group(engine, name)
 
 
-async def reset(broker: RequestsCore, name: str, text: str, only: str = "") -> int:
+async def reset(
+    broker: RequestsCore, name: str, text: str, only: str = "", *, named: str = "starting"
+) -> int:
     """Resets a group, and returns on how many addresses. Raises Refused `no-such-group`, `no-such-address`, IllegalFrame `bad-starting`."""
     readers.require_group(broker.engine, name)
     found = [address for address in read_by(broker, name) if only in ("", address.name)]
@@ -233,7 +238,7 @@ async def reset(broker: RequestsCore, name: str, text: str, only: str = "") -> i
         raise Refused(
             "no-such-address", f"reader group {local(name)!r} does not read address {local(only)!r}"
         )
-    starting = await starting_at(broker, text, found)
+    starting = await starting_at(broker, text, found, named=named)
     broker.set_time()
     moved = 0
     async for address in in_turns(broker.turns, found):
