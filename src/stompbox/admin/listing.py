@@ -104,8 +104,13 @@ async def listed(
         pieces.append(_ENCODER.encode(shown)[1:-1])
     following = found[limit - 1].key if len(found) > limit else None
     rest = _ENCODER.encode({"total": total, "next": following, "now": int(time.time() * 1000)})
-    body = b'{"%b":[%b],%b' % (name.encode(), b",".join(pieces), rest[1:])
-    return Response(body, media_type="application/json")
+    if (
+        len(pieces) > 1
+    ):  # the whole of a long answer is put together, and handed to the socket, in a turn of its own
+        await turns.give_way()
+    pieces[:1] = [b'{"%b":[%b' % (name.encode(), pieces[0] if pieces else b"")]
+    pieces[-1] += b"],%b" % rest[1:]
+    return Response(b",".join(pieces), media_type="application/json")
 
 
 async def in_order(turns: Turns, names: list[str]) -> list[str]:
