@@ -70,6 +70,7 @@ def test_a_connection_is_closed(served: Served) -> None:
 
 
 DESTROYING = (
+    ("groups", "reset", "nobody", "--to", "latest"),
     ("purge", "ad.ask"),
     ("queues", "delete", "ad.ask", "--force"),
     ("addresses", "delete", "ad.ask", "--force"),

@@ -103,7 +103,9 @@ def delete(group: GroupName, *, yes: Yes = False, operation: Operation = _AS_IT_
 
 
 @groups_app.command(name=["reset", "seek"])
-def reset(group: GroupName, *, to: str, address: str = "", operation: Operation = _AS_IT_IS) -> None:
+def reset(
+    group: GroupName, *, to: str, address: str = "", yes: Yes = False, operation: Operation = _AS_IT_IS
+) -> None:
     """Put a reader group elsewhere, forward or back as far as the messages are still there. Stop who reads by it first.
 
     Parameters
@@ -117,6 +119,7 @@ def reset(group: GroupName, *, to: str, address: str = "", operation: Operation 
 
     with leaving("groups reset"):
         order = {"group": group, "to": parse_bound("--to", to).wire(), "address": address}
+    sure("groups reset", f"put reader group {group} to {to}", yes=yes)
 
     def told(found: dict[str, int]) -> str:
         return f"reader group {group} is put elsewhere on {found['moved']} addresses"
