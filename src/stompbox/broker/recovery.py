@@ -159,9 +159,7 @@ def _queue(engine: Engine, stored: StoredCursor, entry: dict[str, Any]) -> Queue
     return queue
 
 
-def _recall_settled(
-    engine: Engine, queue: Queue, entry: dict[str, Any], known: tuple[int, int] | None
-) -> None:
+def _recall_settled(engine: Engine, queue: Queue, entry: dict[str, Any], known: list[int] | None) -> None:
     """How many messages a queue is done with (`Catalogue.note_settled`). Of one that an older version has made nobody knows where it
     began: it counts from now on."""
     if known is not None:
