@@ -96,6 +96,20 @@ def test_a_frame_that_is_refused_before_its_end_is_logged(serve: Serve, tmp_path
     assert "s3cret" not in served.log.read_text()
 
 
+def test_after_an_error_that_ends_nothing_each_frame_is_logged_whole(serve: Serve, tmp_path: Path) -> None:
+    """The next frame has come in part when the ERROR goes out."""
+    served = serve("--memory", "--log-level", "debug", "--no-admin")
+    with connected((served.host, served.port), "tcp") as client:
+        client.say(b"CONNECT\naccept-version:1.1\nhost:h\n\n\0")
+        client.expect("CONNECTED")
+        client.say(b"ABORT\ntransaction:none\n\n\0SEND\ndestination:/queue/q\nx:be")
+        client.expect("ERROR")
+        client.say(b"gun\n\nand ended\0")
+        confirmed(client, "SEND\ndestination:/queue/q\n\nthe next one")
+    came = [line for line in lines(served) if "IN: SEND" in line]
+    assert "x:begun" in came[0] and "and ended" in came[0] and "the next one" in came[1]
+
+
 MALFORMED = {  # by a person or a program that has it nearly right: what is sent, and the code of the ERROR
     "no colon": ("CONNECT\naccept-version:1.2\nlogin:alice\npasscode s3cret\n\n\0", "header-without-colon"),
     "two lines": ("CONNECT\naccept-version:1.2\nlogin:alice\npasscode:a\ns3cret\n\n\0", "header-without-colon"),

@@ -133,8 +133,9 @@ class FrameLog:
                 return
             self._out = Frames()
         for head, body, size in self._out.take(data):
-            if self._in is not None and head.startswith(b"ERROR") and (begun := self._in.begun()) is not None:
-                self._write("IN", *begun)  # refused before its end, for which nobody waits any more
+            is_refused = head.startswith(b"ERROR") and self.connection.is_ended
+            if is_refused and self._in is not None and (begun := self._in.begun()) is not None:
+                self._write("IN", *begun)  # for its end nobody waits any more
             self._write("OUT", head, body, size)
 
     def _write(self, way: str, head: bytes, body: bytes, size: int) -> None:
