@@ -17,7 +17,7 @@ from typing import ClassVar
 from stompbox.client.feed import Feed
 from stompbox.client.link import Call, ClientState, Link, StateListener
 from stompbox.client.message import ReceivedMessage
-from stompbox.client.options import KIB, TLS, Options, Reconnect, require_flag, require_timeout
+from stompbox.client.options import KIB, TLS, Options, Reconnect, require_confirm
 from stompbox.client.outgoing import Body, Headers, HeaderValue, encode_send, header_texts
 from stompbox.client.protocol import REQUESTS
 from stompbox.client.publisher import WINDOW, Publisher
@@ -134,8 +134,7 @@ class Client:
         Raises BrokerError when the broker refuses it, ConnectionLost when it is not known whether it was stored, UsageError for a
         wrong argument. At least once: with Reconnect(resend=True) a connection lost before the receipt means a second sending.
         """
-        require_timeout(timeout)
-        require_flag("confirm", confirm)
+        require_confirm(confirm, timeout)
         link = self._link
         connection = link.open_connection() or await link.connected(timeout)
         if connection.is_blocked:

@@ -13,7 +13,7 @@ from numbers import Real
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol
 
-from stompbox.client.options import require_flag, require_timeout
+from stompbox.client.options import require_confirm
 from stompbox.errors import UsageError
 from stompbox.numerals import digits
 
@@ -176,9 +176,7 @@ class Message(ReceivedMessage):
         Returns when the frame is on its way; with `confirm` when the broker has recorded it. Raises UsageError on a subscription
         with ack="auto", ConnectionLost("stale-message") when the connection it came over is gone: it will be delivered again.
         """
-        if confirm is not False or timeout is not None:
-            require_flag("confirm", confirm)
-            require_timeout(timeout)
+        require_confirm(confirm, timeout)
         if confirm:
             await self._route.settle(self, ACK, timeout)
         elif self._route.say(self, ACK):
@@ -198,8 +196,7 @@ class Message(ReceivedMessage):
         `delay`    seconds until the next delivery; 0: as the broker's settings say. Stompbox alone knows it: elsewhere a UsageError
         """
         answer = refusal(requeue, delay)
-        require_flag("confirm", confirm)
-        require_timeout(timeout)
+        require_confirm(confirm, timeout)
         if confirm:
             await self._route.settle(self, answer, timeout)
         elif self._route.say(self, answer):

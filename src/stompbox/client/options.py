@@ -46,6 +46,13 @@ def require_timeout(timeout: float | None) -> None:
         _number("timeout", timeout, 0, "seconds as a number from 0, or None")
 
 
+def require_confirm(confirm: bool, timeout: float | None) -> None:
+    """Raises UsageError for what does not say whether a frame is to be confirmed, and within which time."""
+    if confirm is not False or timeout is not None:  # what most messages are acknowledged with
+        require_flag("confirm", confirm)
+        require_timeout(timeout)
+
+
 @dataclass(frozen=True, slots=True)
 class Reconnect:
     """What happens when the connection is lost. Delays in seconds.

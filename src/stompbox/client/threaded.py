@@ -8,7 +8,7 @@ from types import TracebackType
 from stompbox.client.feed import SubscriptionRoute
 from stompbox.client.loopthread import LoopThread
 from stompbox.client.message import ACK, Answer, ReceivedMessage, refusal
-from stompbox.client.options import require_flag, require_timeout
+from stompbox.client.options import require_confirm
 
 
 class Message(ReceivedMessage):
@@ -37,9 +37,7 @@ class Message(ReceivedMessage):
         self._settle(refusal(requeue, delay), confirm=confirm, timeout=timeout)
 
     def _settle(self, answer: Answer, *, confirm: bool, timeout: float | None) -> None:
-        if confirm is not False or timeout is not None:
-            require_flag("confirm", confirm)
-            require_timeout(timeout)
+        require_confirm(confirm, timeout)
         route: SubscriptionRoute = self._route
         if confirm:
             self._thread.call(route.settle(self, answer, timeout))

@@ -118,14 +118,12 @@ class LoggedQueue(SharedQueue):
         self.settled += segment.stop - segment.first
         self.skip(segment.first, segment.stop)
 
-    def finish_stretch(self, first: int, stop: int) -> None:
-        """As `finish_with`, of messages that are not at hand: those that the log has there, and that it is not done with."""
-        self.settled += self.left_of(first, stop)
+    def finish_stretch(self, first: int, stop: int) -> int:
+        """As `finish_with`, of messages that are not at hand: those that the log may have there, and that it is not done with. How many."""
+        count = self.address.log.count(self.cursor.ahead.gaps(max(first, self.cursor.position), stop))
+        self.settled += count
         self.skip(first, stop)
-
-    def left_of(self, first: int, stop: int) -> int:
-        """How many messages the log may have there that it is not done with."""
-        return self.address.log.count(self.cursor.ahead.gaps(max(first, self.cursor.position), stop))
+        return count
 
     def skip(self, first: int, stop: int) -> None:
         """Messages that are not for this queue, which is to be remembered."""
@@ -241,8 +239,7 @@ class LoggedQueue(SharedQueue):
             return False
         found = list(islice(self._gaps(self.paged_from, stop), most))
         for low, high in found:
-            self.engine.counters["purged"] += self.left_of(low, high)
-            self.finish_stretch(low, high)
+            self.engine.counters["purged"] += self.finish_stretch(low, high)
         is_more = len(found) == most and found[-1][1] < stop
         self._loaded_to(found[-1][1] if is_more else stop)
         return is_more
