@@ -49,6 +49,22 @@ def test_lines(event: Event, line: str) -> None:
     assert line_of(event) == line
 
 
+@pytest.mark.parametrize("json_lines", [False, True])
+def test_a_line_is_written_as_one_so_that_those_of_two_threads_never_mix(
+    monkeypatch: pytest.MonkeyPatch, json_lines: bool
+) -> None:
+    written: list[str] = []
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "write", written.append)
+    monkeypatch.setattr("sys.stdout", stream)
+    monkeypatch.setattr("sys.stderr", stream)
+    with display(json_lines=json_lines) as report:
+        report(BATCH)
+        report(Warned(step="audit", text="audit runs with --once"))
+    assert len(written) == 2
+    assert all(line.endswith("\n") for line in written)
+
+
 def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with display(json_lines=True) as report:
         report(BATCH)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 from rich.console import Console
@@ -47,17 +47,19 @@ def display(*, json_lines: bool) -> Iterator[Report]:
 
 
 def _print_json(event: Event) -> None:
-    print(msgspec.json.encode(event).decode(), flush=True)
+    _write(sys.stdout, msgspec.json.encode(event).decode())
 
 
 def _print_line(event: Event) -> None:
     if isinstance(event, Failed):  # the run ends and says so
         return
-    print(
-        f"{event.step}: {line_of(event)}",
-        file=sys.stderr if isinstance(event, Warned) else sys.stdout,
-        flush=True,
-    )
+    _write(sys.stderr if isinstance(event, Warned) else sys.stdout, f"{event.step}: {line_of(event)}")
+
+
+def _write(stream: TextIO, line: str) -> None:
+    """Writes the line and its end as one: steps tell their events from threads of their own, and ``print`` writes twice."""
+    stream.write(f"{line}\n")
+    stream.flush()
 
 
 def line_of(event: Event) -> str:
