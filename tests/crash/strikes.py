@@ -79,6 +79,9 @@ async def strike(cluster: Cluster, fault: str, book: Book, chance: random.Random
         await cluster.until_led()
         await asyncio.to_thread(node.start)
     elif fault.startswith("promote"):
+        # it may still look for the log after the last fault, and is refused then
+        if not await until(lambda: not _trouble_of(node)):
+            book.found.append(f"{fault}: node {node.name} does not go on: {_trouble_of(node)}")
         done = await asyncio.to_thread(leader.command, "promote", node.name)
         assert f"node {node.name} is to lead" in done, done
     elif fault.startswith("cut"):
