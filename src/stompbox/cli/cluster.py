@@ -30,7 +30,7 @@ def status(*, admin: Admin = None, as_json: AsJson = False) -> None:
                 f"cluster {found['cluster']} on {found['log']}: {leader} leads epoch {found['epoch']}, record {found['position']}"
             )
         )
-        columns = ("node", "role", "reached at", "position", "behind", "durable", "connections", "notes")
+        columns = ("node", "role", "reached at", "record", "behind", "durable", "clients", "notes")
         print_table(columns, [_row(one) for one in found["members"]])
 
 

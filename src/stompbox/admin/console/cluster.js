@@ -46,7 +46,7 @@ export function cluster() {
   const state = { mayChange: false };
   const nodes = new Table("Nodes", [
     { title: "Node", kind: "name", draw: (cell, row) => drawn(cell, [row.node, row.role, notes(row), row.admin], () => [
-      row.node, mark(row.role), ...notes(row).map(mark), row.admin ? make("span", { class: "note" }, row.admin) : ""]) },
+      make("span", {}, row.node), mark(row.role), ...notes(row).map(mark), row.admin ? make("span", { class: "note" }, row.admin) : ""]) },
     { title: "Reached at", text: (row) => row.advertise || "–" },
     { title: "Record", kind: "number", text: (row) => count(row.position) },
     { title: "Behind", kind: "number", text: (row) => count(row.lag) },

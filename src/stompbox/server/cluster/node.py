@@ -569,8 +569,9 @@ class Node(Known):
     def _take_link(self, talk: Talk, call: Call, verdict: Callable[[Struct | None], Verdict]) -> None:
         leadership = self.leadership
         if leadership is None or leadership.broker.has_failed or leadership.broker.is_stopping:
-            leader = self.local.leader
-            told = f"; the last one that did was {leader.node!r}" if leader is not None else ""
+            leader, told = self.local.leader, " yet, or any more"
+            if leader and leader.node != self.name:
+                told = f"; the last one that did was {leader.node!r}"
             raise LinkError("not-the-leader", f"node {self.name!r} does not lead{told}")
         try:
             request = decode(call.about, type=Request)
