@@ -25,9 +25,31 @@ max-delivery-attempts = 2
 ALONE = """
 memory = true
 [[listener]]
-url = "tcp://127.0.0.1:0?closeAfterOrdinaryErrors=false;requirePrefix=true;nackPolicy=dead-letter"
+url = "tcp://127.0.0.1:0?closeAfterOrdinaryErrors=false;requirePrefix=true;nackPolicy=dead-letter;\
+countControlBodies=false;browsersMakeQueues=true"
 """
 NACKS = ("1.1", "1.2")
+
+
+def ack_with_length(client: str) -> Step:
+    """ACK of the message that comes next with a content-length and no body: what a client sends that copies the headers of a MESSAGE."""
+
+    def step(play: Play) -> None:
+        named = {"1.0": "message-id:{told}", "1.1": "subscription:0\nmessage-id:{told}", "1.2": "id:{told}"}
+        keep(client, "MESSAGE", told="ack" if play.version == "1.2" else "message-id")(play)
+        say(client, "ACK", headers=f"{named[play.version]}\ncontent-length:8511\nreceipt:acked")(play)
+
+    return step
+
+
+UNCOUNTED = [
+    subscribe("a", "/queue/{x}", headers="ack:client"), send("s", "/queue/{x}", "1"), ack_with_length("a"),
+    hear("a", "RECEIPT", receipt_id="acked"), send("s", "/queue/{x}", "2\0", "content-length:2"), hear("a", "MESSAGE", "2\0"), sync("a"),
+]  # fmt: skip
+LOOKING = [
+    say("b", "SUBSCRIBE", "/queue/{x}", headers="id:0\nbrowser:true\nack:client"), hear("b", "MESSAGE", "", browser="end"), sync("b"),
+    send("s", "/queue/{x}", "1"), sync("b"), subscribe("a", "/queue/{x}"), hear("a", "MESSAGE", "1"),
+]  # fmt: skip
 
 
 def nack(client: str, headers: str = "") -> Step:
@@ -73,6 +95,11 @@ CASES = [
     Case("activemq: a bare name is a queue", [
         subscribe("a", "{x}"), send("s", "/queue/{x}", "1"), hear("a", "MESSAGE", "1"),
     ], broker="activemq"),
+    Case("activemq: a body where none may be is ignored", [
+        say("a", "BEGIN", body="\n", headers="transaction:t\nreceipt:r"), hear("a", "RECEIPT", receipt_id="r"), sync("a"),
+    ], broker="activemq"),
+    Case("activemq: the content-length of an ACK is not waited for", UNCOUNTED, broker="activemq"),
+    Case("activemq: a browser of a queue that is not there is told the end", LOOKING, broker="activemq"),
     Case("rabbitmq: a NACK brings the message again, however often", [
         subscribe("a", "/queue/{x}", headers="ack:client"), send("s", "/queue/{x}", "1"), nack("a"), nack("a"), nack("a"),
         hear("a", "MESSAGE", "1", redelivered="true"),
@@ -94,6 +121,8 @@ CASES = [
         subscribe("d", "/queue/DLQ"), subscribe("a", "/queue/{x}", headers="ack:client"), send("s", "/queue/{x}", "1"), nack("a"),
         hear("d", "MESSAGE", "1", dead_letter_reason="rejected"),
     ], versions=NACKS, broker="alone"),
+    Case("each effect alone: countControlBodies", UNCOUNTED, broker="alone"),
+    Case("each effect alone: browsersMakeQueues", LOOKING, broker="alone"),
 ]  # fmt: skip
 
 CONFIGURATIONS = {"activemq": ACTIVEMQ, "rabbitmq": RABBITMQ, "alone": ALONE}

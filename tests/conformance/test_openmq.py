@@ -203,6 +203,9 @@ CASES = [
         keep("b", "MESSAGE", to="reply-to"), is_named_as_in_openmq, send("b", "{to}", "!"),
         hear("a", "MESSAGE", "!"),
     ], login=LOGIN),
+    Case("a body where none may be is ignored", [
+        say("a", "BEGIN", body="\n", headers="transaction:t\nreceipt:r"), hear("a", "RECEIPT", receipt_id="r"), sync("a"),
+    ], login=LOGIN),
 ]  # fmt: skip
 
 

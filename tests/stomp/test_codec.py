@@ -12,7 +12,7 @@ import pytest
 
 from stompbox.errors import FrameError
 from stompbox.stomp.codec import FIRST_ROOM, GATHERED_FROM, LAST_ROOM, Decoder, encode
-from stompbox.stomp.frames import CLIENT_COMMANDS, SERVER_COMMANDS
+from stompbox.stomp.frames import CLIENT_COMMANDS, SERVER_COMMANDS, Frame
 from stompbox.stomp.versions import VERSIONS
 from tests.conformance.cases import ROWS, Case, title
 
@@ -221,3 +221,19 @@ def test_a_long_body_without_its_nul_is_refused_by_its_receipt() -> None:
     with pytest.raises(FrameError, match=f"no NUL octet after the {GATHERED_FROM} octets") as caught:
         list(decoder.receive(b"x"))
     assert (caught.value.code, caught.value.receipt) == ("missing-nul", "r")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_length_of_a_control_frame_can_be_left_uncounted(version: str) -> None:
+    ack = b"ACK\nid:1\ncontent-length:8511\n\n\0"
+    send = b"SEND\ndestination:/queue/q\ncontent-length:3\n\n1\x002\0"
+    for pieces in ([ack + send], byte_by_byte(ack + send)):
+        decoder = Decoder(CLIENT_COMMANDS)
+        decoder.version = VERSIONS[version]
+        decoder.counts_control = False
+        events, code = read(decoder, pieces)
+        assert [event.body for event in events if isinstance(event, Frame)] == [b"", b"1\x002"]
+        assert code is None and decoder.pending == 0
+        decoder.counts_control = True
+        assert read(decoder, pieces) == ([], None)
+        assert decoder.pending == len(ack + send)

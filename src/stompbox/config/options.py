@@ -408,6 +408,20 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, cache_hash=True, rename
     allow_bodies: Annotated[
         bool, key("A body on a frame that must not have one is ignored.", source=_OWN)
     ] = False
+    count_control_bodies: Annotated[
+        bool,
+        key(
+            "false: `content-length` counts on SEND alone; any other frame ends at the first NUL after its headers.",
+            source="STOMP 1.2",
+        ),
+    ] = True
+    browsers_make_queues: Annotated[
+        bool,
+        key(
+            "A browser of a queue that is not there makes it, as a plain SUBSCRIBE does, and is told the end; false: `no-such-queue`.",
+            source="ActiveMQ Classic",
+        ),
+    ] = False
     selector_conversion: Annotated[
         bool, key("Selectors read headers as numbers where compared with one.", source="ActiveMQ Classic")
     ] = True
@@ -481,6 +495,7 @@ DIALECTS: Final[dict[Dialect, dict[str, Any]]] = {
         "relative_expires": True,
         "check_property_names": True,
         "always_content_length": True,
+        "allow_bodies": True,
         "consumer_flow_limit": 1000,
     },
     Dialect.ACTIVEMQ: {
@@ -489,6 +504,9 @@ DIALECTS: Final[dict[Dialect, dict[str, Any]]] = {
         "consumer_flow_limit": 1000,
         "nack_policy": NackPolicy.DEAD_LETTER,
         "close_after_ordinary_errors": False,
+        "allow_bodies": True,
+        "count_control_bodies": False,
+        "browsers_make_queues": True,
         "virtual_topic_consumer_wildcards": ("Consumer.*.VirtualTopic.>;2",),
     },
     Dialect.RABBITMQ: {

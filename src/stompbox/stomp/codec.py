@@ -7,11 +7,11 @@ r"""Bytes to frames and frames to bytes, for both ends, in all three versions.
     body    = *octet                            content-length octets, or all up to the first NUL
 
 What is accepted beyond the texts: CR LF and an unescaped colon in every version, empty values in 1.0, blanks around the
-number of content-length, content-length on every frame (a 1.2 rule), NULs between frames. What is refused, by FrameError
-and then the close: an unknown command, a line without colon, an empty name, an undefined escape, octets that are not
-UTF-8, a NUL in a header, in 1.2 a CR that is not part of a line end, a content-length that is no number, no NUL after the
-counted octets, and all that is beyond a limit. Nothing is repaired, and a fault is the same fault however the bytes were
-cut into pieces.
+number of content-length, content-length on every frame (a 1.2 rule; without `counts_control` on SEND alone), NULs between
+frames. What is refused, by FrameError and then the close: an unknown command, a line without colon, an empty name, an
+undefined escape, octets that are not UTF-8, a NUL in a header, in 1.2 a CR that is not part of a line end, a
+content-length that is no number, no NUL after the counted octets, and all that is beyond a limit. Nothing is repaired,
+and a fault is the same fault however the bytes were cut into pieces.
 
 CONNECT, STOMP and CONNECTED are never unescaped or escaped (STOMP 1.2, Value Encoding), nor trimmed if they name a version.
 What is written can always be read: what a version has no form for is spelled out, a body with a NUL gets content-length.
@@ -139,8 +139,8 @@ class Decoder(Generic[R]):
     """
 
     __slots__ = (
-        "_body", "_body_at", "_gathering", "_most", "_needed", "_rest", "_seen", "_streams_at", "commands", "large_from", "limits",
-        "logged_in", "may_stream", "runs", "version",
+        "_body", "_body_at", "_gathering", "_most", "_needed", "_rest", "_seen", "_streams_at", "commands", "counts_control",
+        "large_from", "limits", "logged_in", "may_stream", "runs", "version",
     )  # fmt: skip
 
     def __init__(
@@ -149,6 +149,7 @@ class Decoder(Generic[R]):
         self.commands = _by_octets(commands)
         self.limits = limits
         self.version: Version = V10
+        self.counts_control = True  # content-length counts on a client's frame that is no SEND, too
         self.runs: RunReader[R] | None = None
         self.large_from = 0  # octets from which on the body of a SEND comes in pieces; 0: never
         # unless its headers say that it is wanted whole
@@ -331,7 +332,9 @@ class Decoder(Generic[R]):
             command, headers = parse_head(head, self.version, self.commands, self.limits.headers)
             streams = self.large_from > 0 and command == "SEND" and self.may_stream(headers)
             limit = self._body_limit(command, body_at - position)
-            stop = self._body_end(data, position, body_at, headers, limit=limit, streams=streams)
+            counts = self.counts_control or command not in CONTROL_COMMANDS
+            length = content_length(headers) if counts else None
+            stop = self._body_end(data, position, body_at, length, limit=limit, streams=streams)
         except FrameError as error:
             raise self._of_frame(error, head) from None
         if stop is None:
@@ -359,14 +362,13 @@ class Decoder(Generic[R]):
         data: bytes,
         position: int,
         body_at: int,
-        headers: Mapping[str, str],
+        length: int | None,
         *,
         limit: int,
         streams: bool,
     ) -> int | None:
         """Where the NUL stands that ends the frame, or (of a body that is gathered) will stand, beyond `data`; None when it has not come
         yet, or the body comes in pieces (`_body`)."""
-        length = content_length(headers)
         if length is None:
             stop = data.find(_NUL, body_at)
             size = (stop if stop >= 0 else len(data)) - body_at

@@ -3,7 +3,7 @@
     browser-end:false    no end: it goes on with what arrives            from-seq:N    from this offset on; -1 only what arrives
 
 Who looks makes nothing: a queue that is not there is an ERROR `no-such-queue`. One without an end waits for what will be there, and makes
-its queue as a plain SUBSCRIBE does.
+its queue as a plain SUBSCRIBE does; so does each one on a listener with `browsersMakeQueues`.
 """
 
 from __future__ import annotations

@@ -262,7 +262,7 @@ def _may_subscribe(connection: Speaker, destination: Destination, frame: Frame) 
             "temporary-not-owned",
             f"only the connection that made {destination.text[:200]!r} may consume from it",
         )
-    if browsers.only_looks(frame):
+    if browsers.only_looks(frame) and not connection.options.browsers_make_queues:
         browsers.require_one(connection, frame, destination)
     if known is None:
         permissions.require(connection.user, Right.CREATE_ADDRESS, name)

@@ -69,6 +69,7 @@ class Connection(Writing):
         self.listener = listener
         self.since = broker.now()
         self.decoder: Decoder[Sends | Acks] = Decoder(limits=limits_of(options))
+        self.decoder.counts_control = options.count_control_bodies
         self.user = User("")
         self.proof: str | None = None  # what its passcode was verified against (Users.again)
         self.host: str | None = None  # as its CONNECT said
