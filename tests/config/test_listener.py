@@ -178,6 +178,9 @@ OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
     ),
     ("closeAfterOrdinaryErrors", True, "false", False, ["x"], TRUTH),
     ("requirePrefix", False, "true", True, ["x"], TRUTH),
+    ("requireIds", True, "false", False, ["x"], TRUTH),
+    ("nackInEveryVersion", False, "true", True, ["x"], TRUTH),
+    ("subscribeReplyTo", False, "true", True, ["x"], TRUTH),
 ]
 NAMES = [name for name, *_ in OPTIONS]
 TLS = "keyStorePath=s.pem;trustStorePath=ca.pem"

@@ -126,6 +126,13 @@ CASES = [
         subscribe("a", "/topic/{x}", id="r{x}", headers=IN_RABBITMQ), delete("a", "id:r{x}"), send("s", "/topic/{x}", "1"),
         subscribe("a", "/topic/{x}", id="r{x}", headers=IN_RABBITMQ, **OLD), hear("a", "MESSAGE", "1"),
     ]),
+    *[Case(f"as in RabbitMQ: UNSUBSCRIBE with {word} alone ends it", [
+        subscribe("a", "/topic/{x}", id="r{x}", headers=IN_RABBITMQ), delete("a", f"id:r{{x}}\n{word}:true"), send("s", "/topic/{x}", "1"),
+        subscribe("a", "/topic/{x}", id="r{x}", headers=IN_RABBITMQ, **NEW), sync("a"),
+    ]) for word in ("durable", "persistent")],
+    Case("as in RabbitMQ: UNSUBSCRIBE with durable:true of one that is plain", [
+        subscribe("a", "/topic/{x}", headers="durable:true"), delete("a", "id:0\ndurable:true"), send("s", "/topic/{x}", "1"), sync("a"),
+    ]),
     Case("as in RabbitMQ: auto-delete alone is no durable one", [
         subscribe("a", "/topic/{x}", headers="durable:true"), bye("a"), send("s", "/topic/{x}", "1"),
         subscribe("a", "/topic/{x}", headers="durable:true"), sync("a"),

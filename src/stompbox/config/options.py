@@ -470,6 +470,22 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, cache_hash=True, rename
     require_prefix: Annotated[
         bool, key("A destination without a known prefix is refused, and makes no queue.", source="RabbitMQ")
     ] = False
+    require_ids: Annotated[
+        bool,
+        key(
+            "SUBSCRIBE and UNSUBSCRIBE of 1.1 and 1.2 must have `id`, ACK and NACK of 1.1 `subscription`. false: none of them must, and a "
+            "`subscription` that is none here is not looked at.",
+            source="STOMP 1.1",
+        ),
+    ] = True
+    nack_in_every_version: Annotated[bool, key("NACK is a command of 1.0, too.", source="RabbitMQ")] = False
+    subscribe_reply_to: Annotated[
+        bool,
+        key(
+            "A SEND with `reply-to:/temp-queue/name` subscribes its sender to it, with the name as id.",
+            source="RabbitMQ",
+        ),
+    ] = False
 
     def __repr__(self) -> str:
         changed = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(DEFAULTS, name)]
@@ -516,6 +532,9 @@ DIALECTS: Final[dict[Dialect, dict[str, Any]]] = {
         "nack_policy": NackPolicy.REQUEUE,
         "close_after_ordinary_errors": False,
         "require_prefix": True,
+        "require_ids": False,
+        "nack_in_every_version": True,
+        "subscribe_reply_to": True,
     },
 }
 

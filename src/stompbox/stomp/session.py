@@ -75,20 +75,24 @@ DURABLE_NAMES: Final = (
 class Session:
     """One connection's state. `receive` moves it, or raises IllegalFrame and leaves it as it was."""
 
-    __slots__ = ("allow_bodies", "allow_transacted_subscriptions", "makes_ids", "state", "version")
+    __slots__ = (
+        "allow_bodies", "allow_transacted_subscriptions", "always_may_nack", "needs_no_ids", "state", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
         *,
         allow_bodies: bool = False,
         allow_transacted_subscriptions: bool = False,
-        makes_ids: bool = False,
+        needs_no_ids: bool = False,
+        always_may_nack: bool = False,
     ) -> None:
         self.state = SessionState.NEW
         self.version: Version = V10
         self.allow_bodies = allow_bodies
         self.allow_transacted_subscriptions = allow_transacted_subscriptions
-        self.makes_ids = makes_ids  # of subscriptions without one, in every version
+        self.needs_no_ids = needs_no_ids  # of subscriptions, in no version
+        self.always_may_nack = always_may_nack  # in 1.0, too
 
     def receive(self, frame: Frame) -> None:
         next_state = LEGAL.get((self.state, frame.command))
@@ -131,7 +135,7 @@ class Session:
 
     def _check(self, frame: Frame) -> None:
         command, headers, version = frame.command, frame.headers, self.version
-        if command == "NACK" and not version.may_nack:
+        if command == "NACK" and not (version.may_nack or self.always_may_nack):
             raise IllegalFrame("unknown-command", f"NACK is no command of STOMP {version.name}", closes=True)
         if (
             frame.body
@@ -153,7 +157,7 @@ class Session:
         if (
             command == "SUBSCRIBE"
             and version.needs_subscription_id
-            and not self.makes_ids
+            and not self.needs_no_ids
             and "id" not in headers
         ):
             raise IllegalFrame("missing-id", f"SUBSCRIBE needs an id header in STOMP {version.name}")
@@ -169,7 +173,7 @@ class Session:
         headers = frame.headers
         if "id" in headers or any(name in headers for name in DURABLE_NAMES):
             return
-        if self.version.needs_subscription_id and not self.makes_ids:
+        if self.version.needs_subscription_id and not self.needs_no_ids:
             raise IllegalFrame("missing-id", f"UNSUBSCRIBE needs an id header in STOMP {self.version.name}")
         if "destination" not in headers:
             raise IllegalFrame("missing-id", "UNSUBSCRIBE needs an id or a destination header")
@@ -179,7 +183,7 @@ class Session:
         if not headers.get(version.ack_header):
             text = f"{frame.command} needs the header {version.ack_header} in STOMP {version.name}"
             raise IllegalFrame(f"missing-{version.ack_header}", text)
-        if version.ack_needs_subscription and "subscription" not in headers and not self.makes_ids:
+        if version.ack_needs_subscription and "subscription" not in headers and not self.needs_no_ids:
             raise IllegalFrame(
                 "missing-subscription",
                 f"{frame.command} needs the header subscription in STOMP {version.name}",

@@ -265,13 +265,15 @@ def _take(connection: Speaker, frame: Frame) -> tuple[Consumer, list[Sent]]:
 
 def _candidates(connection: Speaker, frame: Frame) -> Iterable[Consumer]:
     """The subscriptions whose message it may be: the one that the frame names, or all where the id is enough (STOMP 1.2, 1.0)."""
-    version, consumers = connection.session.version, connection.consumers
+    version, consumers, options = connection.session.version, connection.consumers, connection.options
     names_it = version.ack_needs_subscription or (
-        connection.options.openmq_subscription_ids and not version.sends_ack_id
+        options.openmq_subscription_ids and not version.sends_ack_id
     )
     if not names_it:
         return list(consumers.values())
     wanted = frame.headers.get("subscription")
+    if not options.require_ids and not options.openmq_subscription_ids and wanted not in consumers:
+        return list(consumers.values())  # RabbitMQ: the message's id is enough
     if wanted is None:  # OpenMQ: the first one that has no id of its client's
         wanted = next((id for id in consumers if id.startswith(OPENMQ_ID)), None)
         if wanted is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from stompbox.broker.addresses import duplicates, retained
 from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.fanout import finishing
 from stompbox.broker.addresses.routing import asks_of_bodies
 from stompbox.broker.logs.segments import RUN, cost_of
@@ -24,6 +25,7 @@ from stompbox.server import limiting, readonly
 from stompbox.server.addressing.naming import REQUESTS_AT, Asks, Route
 from stompbox.server.addressing.routing import addressed, reach, require_all, without_gone
 from stompbox.server.addressing.transforming import inward
+from stompbox.server.frames.subscribing import subscribe
 from stompbox.server.frames.transactions import transaction_of
 from stompbox.server.requests import dispatch, management
 from stompbox.stomp.codec import escape
@@ -174,6 +176,8 @@ def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator
         runs = addressed(connection, shape, route, event.bodies, event.columns)
     except TooManyMade as error:
         raise _of(event, error) from None
+    if connection.options.subscribe_reply_to and route.reply is not None:
+        _subscribe(connection, route.reply)
     if _goes_singly(event, [address for address, _ in runs]):
         return _singly(connection, event)
     if event.transaction is None and _is_too_much(connection, event, [address for address, _ in runs]):
@@ -199,6 +203,15 @@ def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator
     if event.receipts:
         connection.confirm(event.receipts, waits=waits, unit=engine.commits.last if waits else None)
     return finishing(runs) if any(address.fanout is not None for address, _ in runs) else None
+
+
+def _subscribe(connection: Speaker, reply: Destination) -> None:
+    """RabbitMQ: who asks for an answer to a temporary queue of its own gets it without a SUBSCRIBE."""
+    is_own = connection.temporaries.own(reply) is not None
+    if not is_own or any(consumer.destination == reply.text for consumer in connection.consumers.values()):
+        return
+    for _ in subscribe(connection, Frame("SUBSCRIBE", {"destination": reply.text, "id": reply.text})) or ():
+        pass
 
 
 def _goes_singly(event: Sends, addresses: Sequence[Address]) -> bool:

@@ -409,8 +409,11 @@ def _durable_name(frame: Frame) -> str | None:
 
 def _is_durable_as_in_rabbitmq(frame: Frame) -> bool:
     """`durable:true` (or persistent:true) with `auto-delete:false`: the id is the name, and the user whose it is."""
-    is_durable = truth(frame, "durable") or truth(frame, "persistent")
-    return is_durable and "auto-delete" in frame.headers and not truth(frame, "auto-delete")
+    return _says_durable(frame) and "auto-delete" in frame.headers and not truth(frame, "auto-delete")
+
+
+def _says_durable(frame: Frame) -> bool:
+    return truth(frame, "durable") or truth(frame, "persistent")
 
 
 def _durable_wish(
@@ -525,7 +528,10 @@ def unsubscribe(connection: Speaker, frame: Frame) -> Iterator[None]:
     connection.account.is_stale = True
     broker, headers = connection.broker, frame.headers
     durable = _durable_name(frame)
-    if connection.options.read_only and (durable is not None or _is_durable_as_in_rabbitmq(frame)):
+    # as in RabbitMQ, where `durable:true` is enough to end what was made with `auto-delete:false`, too
+    of_user = (_user_id(connection), headers.get("id", ""))
+    ends_of_user = durable is None and _says_durable(frame) and of_user in broker.engine.durables
+    if connection.options.read_only and (durable is not None or ends_of_user):
         raise readonly.not_taken("UNSUBSCRIBE with a durable name")
     if durable is not None and streams.drop_named(connection, durable):
         pass
@@ -533,13 +539,8 @@ def unsubscribe(connection: Speaker, frame: Frame) -> Iterator[None]:
         yield from _drop_durable(
             connection, durables.find_durable(broker.engine, _client_id(connection), durable)
         )
-    elif (
-        _is_durable_as_in_rabbitmq(frame)
-        and (_user_id(connection), headers.get("id", "")) in broker.engine.durables
-    ):
-        yield from _drop_durable(
-            connection, durables.find_durable(broker.engine, _user_id(connection), headers["id"])
-        )
+    elif ends_of_user:
+        yield from _drop_durable(connection, durables.find_durable(broker.engine, *of_user))
     else:
         yield from _end(connection, frame)
     connection.answer(frame, waits="receipt" in headers and broker.is_unsaved)

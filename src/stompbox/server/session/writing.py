@@ -52,7 +52,8 @@ class Writing(metaclass=ABCMeta):
         self.session = Session(
             allow_bodies=options.allow_bodies,
             allow_transacted_subscriptions=options.transacted_subscriptions,
-            makes_ids=options.openmq_subscription_ids,
+            needs_no_ids=options.openmq_subscription_ids or not options.require_ids,
+            always_may_nack=options.nack_in_every_version,
         )
         self.names = broker.names_of(options)
         self.out: list[bytes] = []
