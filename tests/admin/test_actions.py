@@ -368,6 +368,30 @@ def test_an_address_is_deleted_with_its_queues(served: Served) -> None:
     assert post(served.admin, "addresses/delete", {"address": "ops.away"}).code == "no-such-address"
 
 
+@pytest.mark.parametrize(
+    ("path", "order", "destination"),
+    [
+        ("queues/delete", {"queue": "under.queue.1"}, "/queue/under.queue.1"),
+        ("addresses/delete", {"address": "under.topic.1"}, "/topic/under.topic.1"),
+    ],
+)
+def test_who_has_subscribed_to_what_is_deleted_is_told(
+    served: Served, path: str, order: dict[str, str], destination: str
+) -> None:
+    """A wildcard that reaches it goes on, and gets what comes when it is made again."""
+    name = destination.rsplit("/", 1)[1]
+    with Plain(served.port) as client, Plain(served.port) as wild, Plain(served.port) as sender:
+        for subscriber, pattern in ((client, destination), (wild, destination.rsplit(".", 1)[0] + ".*")):
+            subscriber.send("SUBSCRIBE", {"destination": pattern, "id": "reader", "receipt": "r"})
+            assert subscriber.receive().headers["receipt-id"] == "r"
+        assert post(served.admin, path, {**order, "is_forced": True}).json["is_deleted"]
+        error = client.receive()
+        assert error.headers["code"] == "queue-deleted" and b"'reader'" in error.body, error
+        assert name.encode() in error.body and client.is_closed()
+        send(sender, destination, b"again")
+        assert wild.receive().body == b"again"
+
+
 def test_deleting_needs_the_rights_to_delete(start: Start) -> None:
     rights = '\n[[permission]]\nmatch = "h.#"\nsend = ["users"]\ncreate-address = ["users"]\ncreate-durable-queue = ["users"]\n'
     delete = 'delete-address = ["admins"]\ndelete-durable-queue = ["admins"]\ndelete-non-durable-queue = ["users"]\n'

@@ -7,7 +7,7 @@ An answer comes when all of it is on disk. What takes longer than ANSWER_WITHIN 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import Meta, Struct
@@ -24,8 +24,10 @@ from stompbox.broker.queues.queue import Queue
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.ranges import Ranges
 from stompbox.security import Right
+from stompbox.server.revoking import orphaned
 
 if TYPE_CHECKING:
+    from stompbox.broker.engine import Engine
     from stompbox.server.broker import Broker
 
 DELETES: Final = "Needs `delete-durable-queue`, or `delete-non-durable-queue`, for each queue."
@@ -367,7 +369,10 @@ async def delete_queue(asked: ApiRequest) -> object:
     queue = find_queue(asked.broker, order.queue)
     _require_deletion(asked, queue, is_forced=order.is_forced)
     asked.begin()
-    asked.broker.engine.drop_queue(queue)
+    engine = asked.broker.engine
+    consumers = [binding.consumer for binding in queue.bindings]
+    engine.drop_queue(queue)
+    engine.later.take(object(), orphaned(consumers))
     await asked.durable()
     return {"queue": queue.name, "is_deleted": True}
 
@@ -404,9 +409,15 @@ async def delete_address(asked: ApiRequest) -> object:
     asked.begin()
     engine = asked.broker.engine
     is_done = await asked.done(
-        lambda on_done: engine.later.take(object(), transactions.dropping(engine, address, on_done))
+        lambda on_done: engine.later.take(object(), _dropping(engine, address, on_done))
     )
     return {"address": address.name, "is_deleted": is_done}
+
+
+def _dropping(engine: Engine, address: Address, on_done: Callable[[], None]) -> Iterator[None]:
+    consumers = dict.fromkeys([binding.consumer for queue in address.queues() for binding in queue.bindings])
+    yield from transactions.dropping(engine, address, on_done)
+    yield from orphaned(consumers)
 
 
 @changing("addresses/pause", OfAddress, AddressState, ON_ADDRESS)

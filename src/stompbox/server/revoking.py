@@ -1,4 +1,4 @@
-"""What a reload takes away ends at once, for those who are connected, too.
+"""What a reload takes away ends at once, for those who are connected, too, and so does what an operator deletes.
 
 | gone                                             | what becomes of it                                                              |
 |--------------------------------------------------|---------------------------------------------------------------------------------|
@@ -8,6 +8,7 @@
 |                                                  | and did not acknowledge goes back. 1.2 closes, as after every ERROR             |
 | `send` or `consume` within an open transaction   | COMMIT gets ERROR `not-permitted`, and the transaction is aborted whole         |
 | any other right                                  | is asked for with each frame and request: nothing to do                         |
+| a queue that an operator deletes                 | each subscription to it that has no other one ends with ERROR `queue-deleted`   |
 
 A group that is left or entered counts as the rights that come and go with it. Requests that read are asked again when rights have
 changed while they were answered (requests/dispatch.py); the admin interface asks with each request.
@@ -15,7 +16,7 @@ changed while they were answered (requests/dispatch.py); the admin interface ask
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import transactions
@@ -81,19 +82,36 @@ def looking_at(connection: ClientConnection, name: str, consumer: Consumer) -> I
             if number % STEP == 0:
                 yield
     except Refused as error:
-        if consumer.is_closed or connection.consumers.get(name) is not consumer:
-            return
-        del connection.consumers[name]
-        connection.transacted.pop(consumer, None)
-        yield from transactions.closing(connection.broker.engine, consumer, is_failure=False)
-        if connection.is_ended:
-            return
-        which = (
-            f"subscription {name[:80]!r}"
-            if not name.startswith("\0")
-            else f"the subscription to {consumer.destination[:80]!r}"
-        )
-        connection.refuse(Refused(error.code, f"{which} is ended: {error.message} any more"))
+        yield from _ending(connection, name, consumer, Refused(error.code, f"{error.message} any more"))
+
+
+def orphaned(consumers: Iterable[Consumer]) -> Iterator[None]:
+    """Their queues were deleted: those that have no other one end, each in a step. Who has subscribed to a wildcard waits for more."""
+    for consumer in consumers:
+        connection: ClientConnection = consumer.owner
+        if consumer.bindings or consumer.is_watching or connection.is_ended:
+            continue
+        error = Refused("queue-deleted", f"an operator has deleted what {consumer.destination[:80]!r} names")
+        yield from _ending(connection, consumer.name, consumer, error)
+        connection.write_out()
+        yield
+
+
+def _ending(connection: ClientConnection, name: str, consumer: Consumer, error: Refused) -> Iterator[None]:
+    """A subscription that its client did not end."""
+    if consumer.is_closed or connection.consumers.get(name) is not consumer:
+        return
+    del connection.consumers[name]
+    connection.transacted.pop(consumer, None)
+    yield from transactions.closing(connection.broker.engine, consumer, is_failure=False)
+    if connection.is_ended:
+        return
+    which = (
+        f"subscription {name[:80]!r}"
+        if not name.startswith("\0")
+        else f"the subscription to {consumer.destination[:80]!r}"
+    )
+    connection.refuse(Refused(error.code, f"{which} is ended: {error.message}"))
 
 
 def require_still(connection: ClientConnection, transaction: Transaction) -> None:

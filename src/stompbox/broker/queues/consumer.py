@@ -258,8 +258,13 @@ class Consumer:
         self.is_touched = False
         self.is_started = True  # False: nothing goes out yet, the RECEIPT of its SUBSCRIBE comes first
         self.is_closed = False
+        self.is_watching = False
         self.on_close: list[Callable[[], None]] = []
         self._turn = 0
+
+    def watch(self) -> None:
+        """The consumer gets more queues when addresses come that its wildcards cover."""
+        self.is_watching = True
 
     @property
     def has_credit(self) -> bool:

@@ -171,6 +171,7 @@ def _join(queue: Queue, consumer: Consumer) -> None:
 
 def _watch(engine: Engine, consumer: Consumer, watcher: Watcher) -> None:
     engine.watchers[watcher] = None
+    consumer.watch()
     consumer.on_close.append(lambda: engine.watchers.pop(watcher))
 
 
