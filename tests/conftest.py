@@ -146,11 +146,13 @@ def start_broker(
     *arguments: str,
     is_graceful: bool = False,
     environment: Mapping[str, str] = MappingProxyType({}),
+    through: Sequence[str] = (),
 ) -> Served:
-    """`stompbox serve` with these arguments, its working folder in `folder`; returns once it is ready."""
+    """`stompbox serve` with these arguments, its working folder in `folder`; returns once it is ready. `through`: a command that runs
+    the one which follows it."""
     if os.environ.get("TESTED_FOLLOWER"):
         return start_follower(folder, *arguments, is_graceful=is_graceful, environment=environment)
-    return _start(folder, arguments, _environment(environment, is_graceful=is_graceful))
+    return _start(folder, arguments, _environment(environment, is_graceful=is_graceful), through)
 
 
 def _environment(given: Mapping[str, str], *, is_graceful: bool) -> dict[str, str]:
@@ -165,12 +167,22 @@ def _environment(given: Mapping[str, str], *, is_graceful: bool) -> dict[str, st
     return found
 
 
-def _start(folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Served:
+def _start(
+    folder: Path, arguments: Sequence[str], environment: Mapping[str, str], through: Sequence[str] = ()
+) -> Served:
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "broker.log"
     with log.open("ab") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "stompbox", "serve", *arguments, *_without_admin(tuple(arguments))],
+            [
+                *through,
+                sys.executable,
+                "-m",
+                "stompbox",
+                "serve",
+                *arguments,
+                *_without_admin(tuple(arguments)),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,

@@ -125,6 +125,19 @@ def test_every_counter_of_the_engine_has_its_place() -> None:
     assert [reason for reason in (*REMOVED, *EVENTS, *WAITING) if f"`{reason}`" not in PAGE] == []
 
 
+def test_a_counter_begins_before_it_counts_where_one_message_makes_an_alert(start: Start) -> None:
+    """Prometheus sees no increase in a series that begins with what it has become."""
+    served = start(
+        '[[address-setting]]\nmatch = "few.#"\nmax-size-messages = 1\naddress-full-policy = "DROP"\n'
+    )
+    of = {"reason": limits.CODE, "fate": "dropped"}
+    assert value(scrape(served), "stompbox_messages_undelivered_total", **of) == 0
+    with Plain(served.port) as client:
+        for _ in range(3):
+            send(client, "/queue/few.one", b"x")
+    assert value(scrape(served), "stompbox_messages_undelivered_total", **of) == 2
+
+
 def test_values_follow_what_happens(served: Served) -> None:
     before = scrape(served)
     with Plain(served.port) as client:

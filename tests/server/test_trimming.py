@@ -66,6 +66,30 @@ def test_what_is_free_is_given_back_in_a_thread(tmp_path: Path) -> None:
     play(configured(tmp_path), story)
 
 
+def test_a_process_that_can_open_no_file_gives_back_all_the_same(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        process = Process()
+        house.broker.loop.set_exception_handler(house.broker.faults.in_loop)
+        has_files = True
+
+        def resident() -> int:
+            size = process.resident()
+            if not has_files:
+                raise OSError(24, "Too many open files", "/proc/self/statm")
+            return size
+
+        giving_back = Trimming(house.broker, resident, process.trim)
+        has_files = False
+        await looked(house, process)
+        assert not house.broker.has_failed
+        has_files = True
+        process.size, process.free = IDLE + 50 * LEAST, 50 * LEAST
+        await house.until(lambda: process.trims, "it is looked at again")
+        giving_back.stop()
+
+    play(configured(tmp_path), story)
+
+
 def test_what_is_kept_is_not_asked_for(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         process, memory = Process(), house.broker.engine.memory

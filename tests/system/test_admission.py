@@ -11,7 +11,7 @@ from select import select
 
 import pytest
 
-from tests.conftest import Serve, Served
+from tests.conftest import Serve, Served, end, start_broker
 from tests.system.plain import Plain
 from tests.system.transports import (
     KINDS,
@@ -289,3 +289,44 @@ def test_the_log_does_not_grow_with_refusals(serve: Serve, tmp_path: Path) -> No
             assert client.receive().command == "ERROR"
         client.sync()
     assert served.log.read_text().count("(no-such-transaction)") == 20
+
+
+def answer(stream: socket.socket) -> bytes:
+    """The first that somebody is told who says CONNECT; nothing where the connection was cut."""
+    try:
+        stream.sendall(b"CONNECT\naccept-version:1.2\nhost:a\n\n\0")
+        return stream.recv(65536)
+    except (ConnectionResetError, BrokenPipeError):
+        return b""
+
+
+def is_let_in(served: Served) -> bool:
+    with silent(served) as stream:
+        return answer(stream).startswith(b"CONNECTED")
+
+
+FEW = 128  # files that a process may open
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="Windows has no such limit")
+@pytest.mark.parametrize("fronts", [(), ("--fronts", "1")], ids=["one process", "a front"])
+def test_a_process_without_files_refuses_who_comes_and_serves_who_is_there(
+    tmp_path: Path, fronts: tuple[str, ...]
+) -> None:
+    """Connections take all the files that the system lets a process open, and the broker needs some itself."""
+    served = start_broker(
+        tmp_path, "--data", "data", "--no-admin", "--listen", "tcp://127.0.0.1:0", *fronts,
+        through=("sh", "-c", f'ulimit -n {FEW}; exec "$0" "$@"'), environment={"STOMPBOX_FRONTS": "0"},
+    )  # fmt: skip
+    try:
+        assert f"open {FEW} files" in served.log.read_text()
+        with Plain(served.port) as client, ExitStack() as stack:
+            others = [stack.enter_context(silent(served)) for _ in range(2 * FEW)]
+            answers = [answer(other) for other in others]
+            assert any(b"files, and each connection is one" in said for said in answers)
+            assert any(said.startswith(b"CONNECTED") for said in answers)
+            client.sync()
+        wait_until(lambda: is_let_in(served), "there is room once they are gone")
+    finally:
+        end(served)
+    assert "Traceback" not in served.log.read_text()

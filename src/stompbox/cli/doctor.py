@@ -110,17 +110,15 @@ def _loaded(config: Path | None) -> tuple[Loaded, list[str]]:
 
 
 def _files() -> Finding:
-    try:
-        import resource
-    except ImportError:  # Windows
+    from stompbox.server.transport import descriptors
+
+    most = descriptors.reachable()
+    if most == descriptors.UNLIMITED:
         return Finding("good", "open files", "this system sets no limit")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 <= soft < FEW_FILES:
-        text = f"{soft} at most, and each connection is one; `ulimit -n {FEW_FILES * 16}`, or LimitNOFILE= in the unit of systemd"
+    if most < FEW_FILES:
+        text = f"{most} at most, and each connection is one; `ulimit -Hn {descriptors.WANTED}`, or LimitNOFILE= in the unit of systemd"
         return Finding("warning", "open files", text)
-    return Finding(
-        "good", "open files", f"{soft} at most" + ("" if hard == soft else f", {hard} if it is raised")
-    )
+    return Finding("good", "open files", f"{most} at most: a broker takes what it is let have")
 
 
 def _clock() -> Finding:

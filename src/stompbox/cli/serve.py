@@ -100,8 +100,10 @@ def _start(config: Path | None, overrides: dict[str, Any], *, accepts_loss: bool
     readings = Readings(config, os.environ, overrides)
     loaded = readings.first()
     set_up_logging(loaded.configuration)
+    from stompbox.server.transport import descriptors
     from stompbox.server.verifying import verify
 
+    descriptors.raise_limit()
     for warning in verify(loaded):
         logging.getLogger("stompbox").warning("%s", warning)
     _run(readings, loaded.configuration, is_admin_asked=is_asked(loaded), accepts_loss=accepts_loss)

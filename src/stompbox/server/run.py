@@ -22,6 +22,7 @@ from stompbox.server.faults import told
 from stompbox.server.readings import Readings
 from stompbox.server.reloading import reload
 from stompbox.server.stopping import drain
+from stompbox.server.transport import descriptors
 from stompbox.server.transport.tcp import listen
 from stompbox.server.trimming import trimming
 from stompbox.store.base import Store
@@ -135,6 +136,16 @@ async def serve(
         raise broker.faults.last
 
 
+def _tell_of_files(broker: Broker) -> None:
+    """The log says where fewer clients can come than the configuration lets."""
+    files, processes = descriptors.limit(), max(1, len(broker.fronts))
+    most = descriptors.most_sockets() * processes
+    wanted = sum(max(0, acceptor.listener.options.max_connections) for acceptor in broker.acceptors)
+    if most < wanted:
+        text = "the system lets a process open %d files, which is room for %d connections; maxConnections lets %d come (ulimit -n)"
+        log.warning(text, files, most, wanted)
+
+
 def on_signal(loop: asyncio.AbstractEventLoop, number: signal.Signals, do: Callable[[], object]) -> None:
     """Does something in the loop when the signal comes."""
     try:
@@ -194,6 +205,7 @@ async def start(
         else:
             store.close()
         raise
+    _tell_of_files(broker)
     return broker, servers, [str(acceptor.listener) for acceptor in broker.acceptors]
 
 

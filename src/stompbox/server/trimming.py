@@ -14,6 +14,7 @@ import asyncio
 import logging
 import mmap
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +37,7 @@ class Trimming:
         self.broker = broker
         self._resident = resident
         self._trim = trim
+        self._size = 0
         self._least = self._unexplained()
         self._running: asyncio.Task[None] | None = None
         self._timer = broker.loop.call_later(PERIOD, self._look)
@@ -43,7 +45,9 @@ class Trimming:
     def _unexplained(self) -> int:
         """Octets of the process that are not kept for anybody, the code itself among them."""
         kept = sum(self.broker.ledger.by_kind.values()) + CONNECTION * len(self.broker.sockets)
-        return self._resident() - kept
+        with suppress(OSError):  # the process can open no file more just now: it counts as large as it was
+            self._size = self._resident()
+        return self._size - kept
 
     def _look(self) -> None:
         self._timer = self.broker.loop.call_later(PERIOD, self._look)

@@ -92,8 +92,11 @@ class Settings(Record, frozen=True):
 
 
 class Arrival(Record, frozen=True):
+    """A front has accepted a socket; `is_crowded` where it has more of them than its system lets it have."""
+
     listener: int
     peer: str
+    is_crowded: bool
 
 
 class Opening(Record, frozen=True):

@@ -223,11 +223,11 @@ class Front:
 
     # Sockets that come and go
 
-    def arrived(self, visitor: Visitor, listener: int) -> None:
+    def arrived(self, visitor: Visitor, listener: int, *, is_crowded: bool) -> None:
         accepted = cast(Socket, visitor)
         self._last += 1
         self.numbers[accepted], self.by_number[self._last] = self._last, accepted
-        self.say(Kind.ARRIVED, self._last, packed(link.Arrival(listener, accepted.peer)))
+        self.say(Kind.ARRIVED, self._last, packed(link.Arrival(listener, accepted.peer, is_crowded)))
 
     def gone(self, visitor: Visitor) -> None:
         """When all that it has sent was passed on."""
@@ -411,8 +411,8 @@ class RemoteAdmission(Admission):
         self._front = front
         self._listener = listener
 
-    def arrive(self, visitor: Visitor, options: ListenerOptions) -> None:
-        self._front.arrived(visitor, self._listener)
+    def arrive(self, visitor: Visitor, options: ListenerOptions, *, is_crowded: bool) -> None:
+        self._front.arrived(visitor, self._listener, is_crowded=is_crowded)
 
     def locate(self, visitor: Visitor, peer: str, options: ListenerOptions) -> None:
         self._front.say(Kind.LOCATED, self._front.numbers[visitor], peer.encode(errors="replace"))

@@ -416,7 +416,7 @@ class FrontLink(asyncio.Protocol):
         found = RemoteSocket(self, number, acceptor, arrival.peer[:LONGEST])
         self._last, self.sockets[number] = number, found
         self.broker.sockets.add(found)
-        acceptor.admission.arrive(found, acceptor.listener.options)
+        acceptor.admission.arrive(found, acceptor.listener.options, is_crowded=arrival.is_crowded)
 
     def __repr__(self) -> str:
         return f"<FrontLink {self.name} sockets={len(self.sockets)}>"

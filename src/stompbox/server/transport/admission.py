@@ -6,6 +6,7 @@
 | `maxConnectionsPerAddress`  | sockets of one client address, logged in or not| the newcomer is refused                                 |
 | `maxConnections`            | connections that are logged in                 | CONNECT is refused                                      |
 | LEAVING                     | sockets that were refused, or ended, and linger| the one that has lingered for the longest time is cut   |
+| files (descriptors.py)      | sockets of the process, of whatever listener   | as with `maxConnectionsBeforeLogin`                     |
 
 So strangers never take the places of those who log in, nor can they keep others from logging in: each newcomer takes the place of the
 oldest of them. Who was refused gives its place back at once.
@@ -20,6 +21,7 @@ from sys import intern
 from typing import TYPE_CHECKING, Final, Protocol
 
 from stompbox.errors import Refused
+from stompbox.server.transport import descriptors
 
 if TYPE_CHECKING:
     from stompbox.config import Listener, ListenerOptions
@@ -44,15 +46,21 @@ class Admission:
     """What is counted of the sockets of one listener."""
 
     def __init__(self) -> None:
+        self.most_sockets = descriptors.most_sockets()
         self.strangers: dict[Visitor, None] = {}  # the oldest first
         self.entered: dict[Visitor, None] = {}
         self.leaving: dict[Visitor, None] = {}
         self.of_address: Counter[str] = Counter()
         self._address: dict[Visitor, str] = {}
 
-    def arrive(self, visitor: Visitor, options: ListenerOptions) -> None:
-        """Counts a socket that was accepted."""
+    def arrive(self, visitor: Visitor, options: ListenerOptions, *, is_crowded: bool) -> None:
+        """Counts a socket that was accepted. `is_crowded`: its process has more of them than the system lets it have."""
         self.strangers[visitor] = None
+        if is_crowded:
+            oldest = next(iter(self.strangers))
+            self.leave(oldest)
+            oldest.dismiss(no_files())
+            return
         if 0 <= options.max_connections_before_login < len(self.strangers):
             oldest = next(iter(self.strangers))
             self.leave(oldest)
@@ -113,6 +121,12 @@ class Listening(Protocol):
 
     @property
     def admission(self) -> Admission: ...
+
+
+def no_files() -> Refused:
+    """What somebody is told for whom the process has no file."""
+    text = f"the system lets this process open {descriptors.limit()} files, and each connection is one (ulimit -n)"
+    return Refused("too-many-connections", text, closes=True)
 
 
 @lru_cache(1024)

@@ -17,8 +17,8 @@ from stompbox.config import Listener
 from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError, Refused, reason_of
 from stompbox.server import systemd
 from stompbox.server.faults import guarded
-from stompbox.server.transport import proxy, unixsocket
-from stompbox.server.transport.admission import Admission
+from stompbox.server.transport import descriptors, proxy, unixsocket
+from stompbox.server.transport.admission import Admission, no_files
 from stompbox.server.transport.tls import secured, tls_context
 from stompbox.server.turns import FEW
 
@@ -82,7 +82,12 @@ class Socket(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = self.broker.loop.call_later(
             options.handshake_timeout / 1000, self._late
         )
-        self.admission.arrive(self, options)
+        descriptors.SOCKETS.add(self)
+        beyond = len(descriptors.SOCKETS) - self.admission.most_sockets
+        if beyond > min(descriptors.LINGERING, self.admission.most_sockets):
+            self._turn_away(no_files())
+            return
+        self.admission.arrive(self, options, is_crowded=beyond > 0)
         if not self._awaits_proxy:
             self._is_located()
 
@@ -205,8 +210,11 @@ class Socket(asyncio.Protocol):
         """Closes a socket that is to go: told in an ERROR, unless it has not come so far that it could read one."""
         if self._receiver is None and self._is_readable:
             self._receiver = self.broker.client_of(self.listener, self, self.peer)
-        if self._receiver is not None and self._receiver.dismiss(error):
-            return
+        if self._receiver is None or not self._receiver.dismiss(error):
+            self._turn_away(error)
+
+    def _turn_away(self, error: StompboxError) -> None:
+        """Closes at once; the log alone is told why."""
         self.broker.refusals.tell(f"connection from {self.peer}", error, closes=True)
         self._closing = True
         self._transport.abort()
@@ -261,6 +269,7 @@ class Socket(asyncio.Protocol):
         self._closing = True
         self.admission.gone(self)
         self.broker.sockets.discard(self)
+        descriptors.SOCKETS.discard(self)
         self._leave()
 
     def _leave(self) -> None:
