@@ -119,6 +119,18 @@ def unasserted(sources: Iterable[Source]) -> Iterator[str]:
             yield f"{source.name}:{function.lineno}"
 
 
+def unmarked(source: Source) -> Iterator[str]:
+    """What the log is told of a connection without the marks that an entry in JSON has of it: its number and its user."""
+    for function in source.functions:
+        if "connection.name" not in ast.unparse(function):
+            continue
+        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+            extra = [ast.unparse(given.value) for given in call.keywords if given.arg == "extra"]
+            if LOGGING.fullmatch(ast.unparse(call.func)) and not any("marks" in given for given in extra):
+                yield f"{source.name}:{call.lineno}"
+
+
+LOGGING = re.compile(r"log\.(debug|info|warning|error|critical|log)")
 ASSERTING = re.compile(r"_*(assert|check|expect)|(raises|fail|warns|run_state_machine_as_test)$")
 
 
@@ -149,6 +161,26 @@ def test_no_test_sleeps() -> None:
 
 def test_every_test_asserts_something() -> None:
     assert list(unasserted(TESTS)) == []
+
+
+def test_what_the_log_says_of_a_connection_has_its_marks() -> None:
+    server = [source for source in CODE if source.room == "server"]
+    assert any("connection.marks" in source.text for source in server)
+    assert [place for source in server for place in unmarked(source)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("def f(connection): log.info('%s', connection.name)", 1),
+        ("def f(connection): log.info('%s', connection.name, extra={'code': 'x'})", 1),
+        ("def f(connection): log.info('%s', connection.name, extra={'code': 'x', **connection.marks})", 0),
+        ("def f(self): log.info('%s', self.connection.name)", 1),
+        ("def f(connection): print(connection.name)", 0),
+    ],
+)
+def test_what_has_no_marks_is_found(text: str, faults: int) -> None:
+    assert len(list(unmarked(Source("src/stompbox/server/x.py", text)))) == faults
 
 
 def test_what_is_around_the_package_is_short_too() -> None:

@@ -167,8 +167,9 @@ class TracedProcessing(Processing):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            is_auto = self._message._route.subscription.ack == "auto"
             is_answered = self._message.is_settled or not isinstance(error, Exception | None)
-            if is_answered:
+            if is_auto or is_answered:  # no frame goes out
                 await super().__aexit__(kind, error, trace)
             else:
                 verb = "ack" if error is None else "nack"

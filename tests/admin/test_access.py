@@ -127,6 +127,13 @@ def test_failures_are_counted_with_those_of_stomp_and_end_in_a_refusal(start: St
     answer = ask(served.admin, "/api/v1/status", user=ROOT)
     assert (answer.status, answer.code) == (429, "too-many-failed-logins")
     assert ask(served.admin, "/readyz").status == 200
+    said = [
+        line
+        for line in served.log.read_text().splitlines()
+        if "admin interface, login from 127.0.0.1" in line
+    ]
+    assert ["(login-failed)" in line for line in said] == [True, False]
+    assert "(too-many-failed-logins)" in said[1]
 
 
 def test_rights_decide_what_is_shown_and_done(start: Start) -> None:

@@ -148,3 +148,23 @@ def test_without_the_extra_it_says_what_to_install() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
     assert "pip install 'stompbox[otel]'" in done.stderr
+
+
+def test_what_needs_no_answer_has_no_span_of_one(
+    broker: tuple[str, int], spans: InMemorySpanExporter
+) -> None:
+    run(what_needs_no_answer_has_no_span_of_one(broker))
+    assert [span.name for span in spans.get_finished_spans()] == [
+        "send /queue/traced.auto",
+        "process /queue/traced.auto",
+    ]
+
+
+async def what_needs_no_answer_has_no_span_of_one(broker: tuple[str, int]) -> None:
+    async with traced(stompbox.connect(f"stomp://{broker[0]}:{broker[1]}")) as client:
+        await client.send("/queue/traced.auto", b"x")
+        async with client.subscribe("/queue/traced.auto", ack="auto") as messages:
+            message = await messages.receive(10)
+            assert message is not None
+            async with message.process():
+                pass

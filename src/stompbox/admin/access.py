@@ -42,6 +42,7 @@ OPEN: Final = frozenset(
     (*HEALTH, "/login", "/login.js", "/console.css", "/icon.svg", "/api/v1/session/start")
 )
 LOGIN: Final = "/login"
+FAILURES: Final = frozenset(("login-failed", "too-many-failed-logins"))  # that somebody guesses, perhaps
 BURST: Final = 10  # seconds in which what was not asked may be asked at once
 ADDRESSES: Final = 10_000  # clients whose requests are counted; the one that was counted first is forgotten
 HEADERS: Final = (
@@ -108,7 +109,7 @@ class Guard:
             if request.method not in ("GET", "HEAD"):
                 _check_origin(request)
         except StompboxError as error:
-            self.broker.errors[error.code] += 1
+            count(self.broker, request, error)
             return turned_away(request, error)
         return self.app
 
@@ -140,6 +141,15 @@ class Guard:
             raise Refused("login-required", "login and passcode are required")
         peer = request.client.host if request.client else "local"
         return (await self.broker.logins.log_in(peer, login, passcode)).user
+
+
+def count(broker: Broker, request: Request, error: StompboxError) -> None:
+    """Counts a refused request; of a login that failed the log is told, too, as of that of a STOMP client."""
+    if error.code not in FAILURES:
+        broker.errors[error.code] += 1
+        return
+    peer = request.client.host if request.client else "local"
+    broker.refusals.tell(f"admin interface, login from {peer}", error, closes=False)
 
 
 class Rate:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from stompbox.admin import console
-from stompbox.admin.access import Guard, turned_away
+from stompbox.admin.access import Guard, count, turned_away
 from stompbox.admin.apirequest import ApiRequest, Shared
 from stompbox.admin.endpoints import API, Endpoint
 from stompbox.admin.following import attend
@@ -90,8 +90,7 @@ async def _no_page(request: Request, error: Exception) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, StompboxError)
-    broker: Broker = request.app.state.broker
-    broker.errors[error.code] += 1
+    count(request.app.state.broker, request, error)
     return turned_away(request, error)
 
 

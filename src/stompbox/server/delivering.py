@@ -136,7 +136,8 @@ class Deliveries:
                 unread.encoded += len(out[-1])
             except Exception as error:
                 self.broker.errors["internal-fault"] += 1
-                log.warning("%s: messages cannot be encoded together: %s", connection.name, told(error))
+                text = "%s: messages cannot be encoded together: %s"
+                log.warning(text, connection.name, told(error), extra=connection.marks)
                 self._encode_singly(consumer, output, connection)
         del consumer.outbox[:done]
         if consumer.outbox:  # in the next round, if the system takes what there is

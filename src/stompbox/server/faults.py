@@ -99,7 +99,7 @@ class Faults:
             doing,
             told(error),
             exc_info=error,
-            extra=_CONTAINED,
+            extra={**_CONTAINED, **connection.marks},
         )
         return BrokerFault("internal-fault", f"a fault of the broker while {doing}; its log says more")
 

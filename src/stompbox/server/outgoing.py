@@ -210,7 +210,8 @@ class Outgoing:
         """When the disk refuses, what is there is read all the same."""
         stream.is_reading, stream.is_told = False, True
         if not told.cancelled() and told.exception() is not None:
-            log.debug("%s: a large body is read before the store knows of it", self.connection.name)
+            text = "%s: a large body is read before the store knows of it"
+            log.debug(text, self.connection.name, extra=self.connection.marks)
         if self.connection.outgoing is self:
             self._write_on()
 
@@ -257,7 +258,7 @@ class Outgoing:
             connection.name,
             error,
             code,
-            extra={"code": code},
+            extra={"code": code, **connection.marks},
         )
         connection.transport.abort()
 

@@ -200,7 +200,11 @@ class Timeouts:
                 return
             text = "%s: transaction %r was open for %d ms and is aborted (transaction-timeout)"
             log.warning(
-                text, connection.name, transaction.name, self.timeout, extra={"code": "transaction-timeout"}
+                text,
+                connection.name,
+                transaction.name,
+                self.timeout,
+                extra={"code": "transaction-timeout", **connection.marks},
             )
             time_out(connection, transaction)
 

@@ -261,7 +261,8 @@ def _unknown(asked: Question, known: Iterable[str]) -> IllegalFrame:
 def _note(connection: Asker, asked: Question) -> None:
     """The log tells of what an operator changes."""
     resource = asked.headers[RESOURCE][:SHOWN]
-    log.info("operator %r, %s: %s %s", connection.user.name, connection.name, asked.verb[:SHOWN], resource)
+    said = connection.user.name, connection.name, asked.verb[:SHOWN], resource
+    log.info("operator %r, %s: %s %s", *said, extra=connection.marks)
 
 
 def _require(connection: Asker, name: str) -> None:

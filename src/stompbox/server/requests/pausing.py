@@ -72,7 +72,8 @@ def _address(connection: Asker, frame: Frame) -> Address:
     asked = " ".join(
         [f"{key}={frame.headers[key][:200]}" for key in ("address", "queue") if key in frame.headers]
     )
-    log.info("operator %r, %s: %s %s", connection.user.name, connection.name, frame.headers["request"], asked)
+    said = connection.user.name, connection.name, frame.headers["request"], asked
+    log.info("operator %r, %s: %s %s", *said, extra=connection.marks)
     return address
 
 

@@ -302,7 +302,10 @@ class Connection(Writing):
         if holding is not None and holding.messages:
             broker.engine.counters["not-taken"] += holding.messages
             log.info(
-                "%s: gone while %d messages waited for room; they were not taken", self.name, holding.messages
+                "%s: gone while %d messages waited for room; they were not taken",
+                self.name,
+                holding.messages,
+                extra=self.marks,
             )
         broker.set_time()
         if not self.is_ended:
