@@ -50,8 +50,14 @@ def test_they_are_listed_without_passcodes_and_removed(run: Run) -> None:
     assert run("remove", "prod")[0] == 0
     assert broker_of("url") is None
     code, _, err = run("use", "prod")
-    assert code == 2 and "has none; `stompbox context add` makes one" in err
+    assert code == 2 and "has none; `stompbox context add NAME" in err
     assert run("add", "x")[0] == 2
+
+
+def test_where_there_is_none_the_list_says_so_and_how_to_make_one(run: Run) -> None:
+    code, out, err = run("list")
+    assert (code, out) == (0, "")
+    assert err == f"{contexts.place()} has none; `stompbox context add NAME --url … --admin …` makes one\n"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
@@ -19,6 +20,8 @@ from stompbox.cli.overview import print_overview
 
 FAILED = 1
 WRONG_USE = 2
+COMPLETE = "__complete"  # what the scripts of `stompbox completion` ask with, of cyclopts
+SOON = 3  # seconds
 
 
 def version(*, is_verbose: bool) -> str:
@@ -77,6 +80,9 @@ def _obey() -> str | None:
 
 def _choose_context() -> None:
     """`stompbox --context NAME …`: the command that follows finds it in the environment."""
+    if sys.argv[1:2] == [COMPLETE]:
+        _complete_soon()
+        return
     flag, equals, name = sys.argv[1].partition("=") if len(sys.argv) > 1 else ("", "", "")
     if flag != "--context":
         return
@@ -86,6 +92,15 @@ def _choose_context() -> None:
         sys.exit(WRONG_USE)
     os.environ["STOMPBOX_CONTEXT"] = given[0]
     del sys.argv[1 : 2 if equals else 3]
+
+
+def _complete_soon() -> None:
+    """A shell asks for names, in the middle of a line: what comes late is nothing. Of its context the words behind do not tell."""
+    if hasattr(signal, "alarm"):  # not on Windows
+        signal.alarm(SOON)
+    if sys.argv[2:3] == ["--context"] and len(sys.argv) > 4:
+        os.environ["STOMPBOX_CONTEXT"] = sys.argv[3]
+        del sys.argv[2:4]
 
 
 def _unread() -> NoReturn:

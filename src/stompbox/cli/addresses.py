@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
+from stompbox.cli import names
 from stompbox.cli.asking import every
 from stompbox.cli.examples import examples
 from stompbox.cli.listing import Entry, Listing
@@ -14,7 +15,7 @@ from stompbox.cli.parameters import Admin, Forced, Match, Yes
 
 app = App(name="addresses", help_epilogue=examples("addresses"))
 
-AddressName = Annotated[str, Parameter(help="Name of the address.")]
+AddressName = Annotated[str, Parameter(help="Name of the address.", completer=names.addresses)]
 _AS_IT_IS: Final = Operation()
 
 

@@ -10,6 +10,7 @@ and STOMPBOX_ADMIN_URL, then the context in use, then the default. The file is t
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -17,15 +18,17 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from stompbox.cli.examples import examples
+from stompbox.cli.names import contexts as offered
 from stompbox.errors import UsageError, redacted
 
 CHOSEN: Final = "STOMPBOX_CONTEXT"
 Kind = Literal["url", "admin"]
+NONE: Final = "{} has none; `stompbox context add NAME --url … --admin …` makes one"
 VARIABLES: Final = {"url": "STOMPBOX_URL", "admin": "STOMPBOX_ADMIN_URL"}
 
 app = App(name="context", help_epilogue=examples("context"))
 
-ContextName = Annotated[str, Parameter(help="Name of the context.")]
+ContextName = Annotated[str, Parameter(help="Name of the context.", completer=offered)]
 
 
 def place() -> Path:
@@ -50,9 +53,14 @@ def broker_of(kind: Kind) -> str | None:
     return None if url is None else str(url)
 
 
+def names() -> list[str]:
+    """Names of all contexts are returned. Raises UsageError for a file that cannot be read."""
+    return sorted(_read().get("context", {}))
+
+
 def _there(known: dict[str, Any]) -> str:
     names = ", ".join(sorted(known.get("context", {})))
-    return f"there are {names}" if names else f"{place()} has none; `stompbox context add` makes one"
+    return f"there are {names}" if names else NONE.format(place())
 
 
 def _read() -> dict[str, Any]:
@@ -156,6 +164,9 @@ def print_contexts() -> None:
 
     with leaving("context list"):
         known = _read()
+        if not known.get("context"):
+            print(NONE.format(place()), file=sys.stderr)
+            return
         rows = [
             (
                 "*" if known.get("current") == name else "",

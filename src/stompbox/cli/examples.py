@@ -58,7 +58,11 @@ OF: Final = {
         ("context add prod --url stomp://broker.example", "a name for a broker"),
         ("context use prod", "from now on that one"),
     ),
-    "completion": (("completion bash", "what bash is to source"),),
+    "completion": (
+        ("completion bash", "what bash is to source"),
+        ("completion zsh", "as a file _stompbox in $fpath, or sourced"),
+        ("completion fish", "for fish's completions/stompbox.fish"),
+    ),
     "status": (("status --json", "for a script; exit code 1: not ready"),),
     "top": (
         ("top", "q quits, Tab: connections"),

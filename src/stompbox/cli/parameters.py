@@ -7,6 +7,8 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
+from stompbox.cli import names
+
 DEFAULT_URL: Final = "stomp://127.0.0.1:61613"
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -52,7 +54,10 @@ Admin = Annotated[
     ),
 ]
 Match = Annotated[str, Parameter(help="Only those whose name holds this text.")]
-QueueName = Annotated[str, Parameter(help="Name, or address::name where several queues have the name.")]
+QueueName = Annotated[
+    str,
+    Parameter(help="Name, or address::name where several queues have the name.", completer=names.queues),
+]
 Yes = Annotated[Flag, Parameter(name=["--yes", "-y"], help="Do not ask before.")]
 ForceFlag = Annotated[Flag, Parameter(name="--force")]
 Forced = Annotated[ForceFlag, Parameter(help="Also with messages, and from under consumers.")]

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
+from stompbox.cli import names
 from stompbox.cli.asking import every, print_json, print_table, span
 from stompbox.cli.connecting import leaving
 from stompbox.cli.examples import examples
@@ -92,7 +93,7 @@ def groups(match: Match = "", *, admin: Admin = None, as_json: AsJson = False) -
         print_table(("group", "address", "position", "next", "lag", "time"), rows)
 
 
-GroupName = Annotated[str, Parameter(help="Name of the group.")]
+GroupName = Annotated[str, Parameter(help="Name of the group.", completer=names.groups)]
 
 
 @groups_app.command

@@ -42,7 +42,7 @@ def serve(
     config: Path | None = None,
     listen: Annotated[list[str] | None, Parameter(consume_multiple=False, negative="")] = None,
     data: Path | None = None,
-    memory: Annotated[bool | None, Parameter(negative="")] = None,
+    memory: Flag = False,
     admin: str | None = None,
     no_admin: Flag = False,
     fronts: str | None = None,
@@ -80,7 +80,7 @@ def serve(
     overrides: dict[str, Any] = {
         "listen": listen,
         "data": str(data) if data is not None else None,
-        "memory": memory,
+        "memory": True if memory else None,
         "admin.listen": admin,
         "admin.enabled": False if no_admin else None if admin is None else True,
         "fronts": fronts if fronts is None or (count := digits(fronts)) is None else count,

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 from cyclopts import App, Parameter
 
+from stompbox.cli import names
 from stompbox.cli.asking import every
 from stompbox.cli.examples import examples
 from stompbox.cli.listing import Entry, Listing
@@ -21,7 +22,7 @@ WRONG_USE = 2
 
 app = App(name="user", help_epilogue=examples("user"))
 
-UserName = Annotated[str, Parameter(help="The login.")]
+UserName = Annotated[str, Parameter(help="The login.", completer=names.users)]
 GroupNames = Annotated[
     list[str] | None,
     Parameter(
