@@ -286,6 +286,39 @@ def test_a_terminal_is_told_what_is_waited_for(
     os.close(terminal)
 
 
+@pytest.mark.parametrize("command", ["send", "request"])
+def test_who_types_nothing_sends_nothing(broker: tuple[str, int], command: str) -> None:
+    controlling, terminal = pty.openpty()
+    url = f"stomp://{broker[0]}:{broker[1]}"
+    with started(command, "/queue/pipe.nothing", "--url", url, stdin=terminal) as process:
+        assert b"Ctrl-D" in line_of(process.stderr)
+        os.write(controlling, b"\x04")
+        said = line_of(process.stderr).decode()
+        assert (
+            said
+            == f"stompbox {command}: nothing was typed, and nothing is sent; an empty body is given as ''\n"
+        )
+        assert process.wait(WITHIN) == 2
+    os.close(controlling)
+    os.close(terminal)
+
+
+def test_an_empty_file_is_an_empty_message(broker: tuple[str, int]) -> None:
+    arguments = (
+        sys.executable,
+        "-m",
+        "stompbox",
+        "send",
+        "/queue/pipe.empty",
+        "--url",
+        f"stomp://{broker[0]}:{broker[1]}",
+    )
+    done = subprocess.run(
+        arguments, stdin=subprocess.DEVNULL, capture_output=True, timeout=WITHIN, check=True
+    )
+    assert done.stderr == b"1 message sent to /queue/pipe.empty and confirmed\n"
+
+
 def test_the_list_of_commands_says_what_each_does() -> None:
     texts = [
         subprocess.run(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cyclopts import App
@@ -57,15 +56,10 @@ def request(
             raise UsageError("bad-argument", "stdin is closed, and neither a body nor --file is given")
         if body is None and file is None and sys.stdin.isatty():
             print("stompbox request: the request is what is typed here; Ctrl-D ends it", file=sys.stderr)
-    work = _request(destination, _content(body, file), parse_headers(header), url_or_default(url), timeout)
+    work = _request(
+        destination, streams.content(body, file), parse_headers(header), url_or_default(url), timeout
+    )
     run("request", _printed(work, form_of(json_lines=json_lines, show_headers=show_headers)))
-
-
-async def _content(body: str | None, file: Path | None) -> bytes:
-    if body is not None:
-        return body.encode()
-    with await streams.opened(file) as source:
-        return await streams.whole(source)
 
 
 async def _request(

@@ -64,7 +64,7 @@ def send(
     destination
         Where to, such as /queue/orders.
     body
-        The body; without it (and without --file) stdin is read.
+        The body; without it (and without --file) stdin is read. From a pipe or a file an empty one is sent, too.
     file
         The body is this file's.
     lines
@@ -104,7 +104,7 @@ def _check(body: str | None, file: Path | None, *, lines: bool, count: int, wind
 
 
 async def _bodies(body: str | None, file: Path | None, *, lines: bool, count: int) -> AsyncIterator[bytes]:
-    once = None if lines else await _only(body, file)
+    once = None if lines else await streams.content(body, file)
     for _ in range(count):
         if once is not None:
             yield once
@@ -115,13 +115,6 @@ async def _bodies(body: str | None, file: Path | None, *, lines: bool, count: in
             with await streams.opened(file) as source:
                 async for line in streams.lines(source):
                     yield line
-
-
-async def _only(body: str | None, file: Path | None) -> bytes:
-    if body is not None:
-        return body.encode()
-    with await streams.opened(file) as source:
-        return await streams.whole(source)
 
 
 Message = tuple[bytes, dict[str, str]]  # body, headers

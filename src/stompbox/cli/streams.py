@@ -69,6 +69,20 @@ async def whole(source: FileIO) -> bytes:
     return b"".join([piece async for piece in pieces(source)])
 
 
+async def content(body: str | None, file: Path | None) -> bytes:
+    """What is given, else what the file or stdin holds. That may be nothing at all, but at a terminal: who ends it at once has changed
+    his mind. Raises UsageError."""
+    if body is not None:
+        return body.encode()
+    with await opened(file) as source:
+        found = await whole(source)
+    if not found and file is None and sys.stdin.isatty():
+        raise UsageError(
+            "nothing-typed", "nothing was typed, and nothing is sent; an empty body is given as ''"
+        )
+    return found
+
+
 async def lines(source: FileIO) -> AsyncIterator[bytes]:
     """Each line as soon as it is whole, without its end; what comes last needs none."""
     begun: list[bytes] = []
