@@ -16,6 +16,9 @@ from stompbox.cli.config import app
 from tests.cli.conftest import Run
 
 
+HASH = "$argon2id$v=19$m=19456,t=2,p=1$jjRsVFGNmWy9AYWCq8qfkA$7EVJP934Hsy4pAYGqbAkBZz5iSJxB+sv3QB8PppaaW4"
+
+
 @pytest.fixture
 def run(running: Callable[[App], Run]) -> Run:
     """The command in an empty folder: (exit code, stdout, stderr)."""
@@ -35,6 +38,25 @@ def test_warnings_go_to_stderr(run: Run) -> None:
     code, out, err = run("check", "--config", "x.toml")
     assert (code, out) == (0, "good: tcp://127.0.0.1:61613; 1 user; 1 warning\n")
     assert err == "warning: the password of user 'a' is plain text; `stompbox user hash` makes a hash of it\n"
+
+
+def test_what_is_defined_at_run_time_is_in_the_data_folder_that_serve_is_given(run: Run) -> None:
+    """A group that only users of the run time are in is no mistake."""
+    user = f"[[user]]\nname = 'ann'\npassword = '{HASH}'\n"
+    Path("x.toml").write_text(f"{user}[[permission]]\nmatch = '#'\nsend = ['writers']\n", encoding="utf-8")
+    Path("data").mkdir()
+    Path("data/definitions.toml").write_text(
+        f"[[user]]\nname = 'bob'\ngroups = ['writers']\npassword = '{HASH}'\n", encoding="utf-8"
+    )
+    told = "warning: no user is in the group 'writers' that a [[permission]] names\n"
+    assert run("check", "x.toml")[2] == told
+    assert run("check", "x.toml", "--data", "data") == (
+        0,
+        "good: tcp://127.0.0.1:61613; 2 users; 0 warnings\n",
+        "",
+    )
+    assert "bob" not in run("show", "x.toml")[1]
+    assert "bob" in run("show", "x.toml", "--data", "data")[1]
 
 
 @pytest.mark.parametrize("command", ["check", "show"])

@@ -103,6 +103,15 @@ def test_a_limit_of_files_and_a_clock(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert found["clock"][0].startswith("wrong: it is 1970-01-02 here")
 
 
+def test_the_data_folder_that_serve_is_given(run: Run) -> None:
+    Path("stompbox.toml").write_text(LISTENER)
+    Path("elsewhere").mkdir(mode=0o700)
+    code, out, _ = run("--json", "--data", "elsewhere")
+    found = {one["about"]: one["text"] for one in json.loads(out)}
+    assert code == 0, out
+    assert "elsewhere" in found["data folder"]
+
+
 def test_a_broker_that_runs(run: Run, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served = serve("--data", str(tmp_path / "data"), *PLACES)
     monkeypatch.setenv("STOMPBOX_ADMIN_URL", served.admin)

@@ -21,7 +21,7 @@ from cyclopts import App
 from stompbox.cli.asking import ask, plain, print_json
 from stompbox.cli.connecting import FAILED, counted
 from stompbox.cli.examples import examples
-from stompbox.cli.parameters import Admin, AsJson, ConfigFile
+from stompbox.cli.parameters import Admin, AsJson, ConfigFile, Data
 from stompbox.errors import ConnectionLost, StompboxError, reason_of
 
 if TYPE_CHECKING:
@@ -49,12 +49,14 @@ class Finding:
 
 
 @app.default
-def doctor(*, config: ConfigFile = None, admin: Admin = None, as_json: AsJson = False) -> None:
+def doctor(
+    *, config: ConfigFile = None, data: Data = None, admin: Admin = None, as_json: AsJson = False
+) -> None:
     """Say what is wrong with this installation, and what to do: configuration, data folder, ports, limits, clock, the running broker.
 
     Exit code 0: nothing is wrong, 1: something is. Nothing is changed.
     """
-    found = list(findings(config, admin))
+    found = list(findings(config, data, admin))
     if as_json:
         print_json([{"level": one.level, "about": one.about, "text": one.text} for one in found])
     else:
@@ -64,7 +66,7 @@ def doctor(*, config: ConfigFile = None, admin: Admin = None, as_json: AsJson = 
         sys.exit(FAILED)
 
 
-def findings(config: Path | None, admin: str | None) -> Iterator[Finding]:
+def findings(config: Path | None, data: Path | None, admin: str | None) -> Iterator[Finding]:
     """All of them, in the order in which a start comes across them."""
     yield Finding(
         "good", "python", f"{platform.python_implementation()} {platform.python_version()}, {sys.platform}"
@@ -73,7 +75,7 @@ def findings(config: Path | None, admin: str | None) -> Iterator[Finding]:
     yield _clock()
     loaded: Loaded | None = None
     try:
-        loaded, warnings = _loaded(config)
+        loaded, warnings = _loaded(config, data)
     except StompboxError as error:
         yield Finding("wrong", "configuration", f"{error}; `stompbox config schema` describes each key")
     else:
@@ -100,12 +102,12 @@ def findings(config: Path | None, admin: str | None) -> Iterator[Finding]:
         yield _port(listener, is_running=bool(owner) or is_there)
 
 
-def _loaded(config: Path | None) -> tuple[Loaded, list[str]]:
+def _loaded(config: Path | None, data: Path | None) -> tuple[Loaded, list[str]]:
     from stompbox.config import read
     from stompbox.config.sources import kept_of
     from stompbox.server.verifying import verify
 
-    loaded = read(config, os.environ, {}, kept_of)
+    loaded = read(config, os.environ, {"data": str(data) if data is not None else None}, kept_of)
     return loaded, verify(loaded)
 
 
