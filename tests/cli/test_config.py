@@ -15,7 +15,6 @@ from cyclopts import App
 from stompbox.cli.config import app
 from tests.cli.conftest import Run
 
-
 HASH = "$argon2id$v=19$m=19456,t=2,p=1$jjRsVFGNmWy9AYWCq8qfkA$7EVJP934Hsy4pAYGqbAkBZz5iSJxB+sv3QB8PppaaW4"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from typing import Any
 
@@ -281,16 +282,21 @@ def test_request_over_a_connection_that_is_lost() -> None:
 
 
 def test_broker_that_does_not_say_goodbye(caplog: pytest.LogCaptureFixture) -> None:
+    unseen: list[dict[str, Any]] = []
+
     async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
         async with serving() as broker:
             broker.on["DISCONNECT"] = lambda session, frame: None
             async with stompbox.connect(broker.url, close_timeout=0.01) as client:
                 pass
             assert not client.is_connected
+        gc.collect()  # asyncio tells then of what nobody has looked at
 
     with caplog.at_level(logging.WARNING, "stompbox.client"):
         run(story())
     assert "did not confirm DISCONNECT" in caplog.text
+    assert unseen == []
 
 
 def test_calls_that_wait_end_with_the_client() -> None:

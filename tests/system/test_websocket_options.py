@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+import tomllib
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -120,3 +123,27 @@ def test_over_tls(serve: Serve) -> None:
     with connect(f"wss://127.0.0.1:{served.port}/stomp", ssl=context) as client:
         client.send(LOGIN)
         assert str(client.recv(timeout=20)).startswith("CONNECTED")
+
+
+def test_a_page_of_the_how_to_hears_the_news(serve: Serve, tmp_path: Path) -> None:
+    """docs/howto/browsers.md: its configuration, and its page's destination, of a broker where nobody has made anything."""
+    page = (ROOT / "docs" / "howto" / "browsers.md").read_text(encoding="utf-8")
+    toml = re.search(r"```toml\n(.*?)```", page, re.DOTALL)
+    asked = re.search(r'client\.subscribe\("([^"]+)"', page)
+    assert toml is not None and asked is not None
+    config = tmp_path / "stompbox.toml"
+    config.write_text(re.sub(r":616\d\d", ":0", toml[1].replace(password_of(toml[1]), "known")))
+    served = serve("--memory", "--no-admin", "--config", str(config))
+    port = int(served.listeners[1].partition("?")[0].rpartition(":")[2])
+    login = LOGIN.replace("\n\n", "\nlogin:web\npasscode:known\n\n")
+    with connect(f"ws://127.0.0.1:{port}/ws", origin=Origin("https://shop.example")) as client:
+        client.send(login)
+        assert str(client.recv(timeout=20)).startswith("CONNECTED")
+        client.send(f"SUBSCRIBE\nid:1\ndestination:{asked[1]}\nreceipt:r\n\n\0")
+        assert str(client.recv(timeout=20)).startswith("RECEIPT")
+
+
+def password_of(toml: str) -> str:
+    """That of the page's one user, as a configuration has it: a hash of what nobody knows here."""
+    [user] = tomllib.loads(toml)["user"]
+    return str(user["password"])

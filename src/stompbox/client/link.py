@@ -158,6 +158,7 @@ class Link:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 is_confirmed = call.future.done() and call.future.exception() is None
+                call.future.cancel()  # nobody waits for what comes of it now
                 if not is_confirmed and not connection.protocol.was_refused:
                     # STOMP 1.2, ERROR: the broker MUST close after it
                     log.warning("%s: the broker did not confirm DISCONNECT", connection.target)
