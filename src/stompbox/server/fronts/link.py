@@ -96,7 +96,7 @@ class Arrival(Record, frozen=True):
 
     listener: int
     peer: str
-    is_crowded: bool
+    is_crowded: bool = False
 
 
 class Opening(Record, frozen=True):
