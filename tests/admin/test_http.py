@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from unittest.mock import Mock
 
 import pytest
 
-from stompbox.admin import apirequest, http
+from stompbox.admin import apirequest, http, listing
 from stompbox.admin.listening import AdminListener
 from stompbox.config import AdminTable, Configuration, ListenerTable
 from stompbox.server.run import start, stop
 
 WITHIN = 20.0  # seconds
+LIST = b"GET /api/v1/addresses?limit=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 GOOD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def played(asking: Callable[[socket.socket], bytes]) -> bytes:
-    """What a client got from a broker in this process."""
+def played(asking: Callable[[socket.socket], bytes], addresses: Sequence[str] = ()) -> bytes:
+    """What a client got from a broker in this process that has these addresses."""
 
     async def play() -> bytes:
         broker, servers, _ = await start(
             Configuration(memory=True, listeners=(ListenerTable(url="tcp://127.0.0.1:0"),))
         )
+        for name in addresses:
+            broker.engine.create_address(name)
         listener = AdminListener(broker, AdminTable(listen="127.0.0.1:0"))
         try:
             return await asyncio.to_thread(connected, listener.sockets[0].getsockname(), asking)
@@ -97,6 +103,74 @@ def test_who_has_connected_is_answered_when_the_interface_ends() -> None:
             await stop(broker, servers)
 
     assert asyncio.run(play()).startswith(b"HTTP/1.1 200")
+
+
+def test_who_asks_and_does_not_read_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for it is more than the system's buffers take."""
+    monkeypatch.setattr(http, "UNREAD_WITHIN", 0.05)
+
+    async def play() -> None:
+        broker, servers, _ = await start(Configuration(memory=True, listeners=()))
+        for number in range(5000):
+            broker.engine.create_address(f"many.{number}")
+        listener = AdminListener(broker, AdminTable(listen="127.0.0.1:0"))
+        listener.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(WITHIN)
+        try:
+            await asyncio.to_thread(client.connect, listener.sockets[0].getsockname())
+            client.sendall(LIST)
+            async with asyncio.timeout(WITHIN):
+                while listener._serving is None or not listener._serving.state.connections:  # type: ignore[attr-defined]
+                    await asyncio.sleep(0)
+                while listener._serving.state.connections:  # type: ignore[attr-defined]
+                    await asyncio.sleep(0)
+        finally:
+            client.close()
+            await stop(broker, servers)
+            await listener.close()
+
+    asyncio.run(play())
+
+
+def test_a_slow_reader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "UNREAD_WITHIN", 0.0)
+
+    async def play() -> list[int]:
+        left, is_gone = [300, 200, 100, 100], asyncio.Event()  # octets that wait, at each look
+        protocol = object.__new__(http.HttpProtocol)
+        protocol.flow = Mock()
+        protocol.transport = Mock(get_write_buffer_size=lambda: left.pop(0), abort=is_gone.set)
+        left.insert(1, 200)  # looked at once to compare, and once to go on from
+        left.insert(3, 100)
+        protocol.pause_writing()
+        await asyncio.wait_for(is_gone.wait(), WITHIN)
+        return left
+
+    assert asyncio.run(play()) == [], "it was waited for until nothing more was taken"
+
+
+def test_a_long_answer_says_how_long_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is sent in pieces; HEAD is told the same of it, and gets nothing."""
+    monkeypatch.setattr(listing, "PIECE", 7)
+    names = [f"many.{number:03}" for number in range(100)]
+
+    def asking(client: socket.socket) -> bytes:
+        found = b""
+        for method in (b"HEAD", b"GET"):
+            client.sendall(LIST.replace(b"GET", method))
+            while b"\r\n\r\n" not in found:
+                found += client.recv(1 << 16)
+            head, _, found = found.partition(b"\r\n\r\n")
+            size = int(re.search(rb"content-length: (\d+)", head)[1])  # type: ignore[index]
+        while len(found) < size:
+            found += client.recv(1 << 16)
+        return found
+
+    found = json.loads(played(asking, names))
+    assert [one["name"] for one in found["addresses"]] == names
+    assert (found["total"], found["next"]) == (100, None)
 
 
 def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import stompbox
-from stompbox.admin.listing import JOINED
+from stompbox.admin.listing import JOINED, Pieces, _behind
 from stompbox.admin.pages import shown
 from tests.admin.asking import ask, queue, read
 from tests.admin.conftest import Start
 from tests.conftest import Served
-from tests.server.turning import World
+from tests.server.turning import LOOKS, World
 from tests.system.plain import Plain
 
 
@@ -353,3 +353,33 @@ def test_ten_thousand_addresses_are_put_in_order_in_turns() -> None:
         found: Any = world.driven(shown(asked))
     assert found == [f"{name}" for name in sorted(map(str, names))]
     assert steps.longest < 3 * JOINED, "lines of Python: as many comparisons as it takes to join two pieces"
+
+
+def test_a_long_answer_is_handed_over_in_turns() -> None:
+    world, sent = World(), []
+
+    async def send(message: Any) -> None:
+        sent.append((world.loop.turns, message.get("body", b"")))
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is asked")
+
+    pieces = [b"%03d" % number for number in range(100)]
+    world.driven(Pieces(world.broker.turns, pieces)({"type": "http"}, receive, send))
+    assert [body for _, body in sent if body] == pieces
+    turns = [turn for turn, _ in sent]
+    assert max(turns.count(turn) for turn in turns) <= LOOKS + 2, "its beginning and its end have no piece"
+
+
+def test_a_page_behind_one_that_has_gone() -> None:
+    items = ["a", "b", "d", "c"]  # in an order of their own, as queues of one address are
+    world = World()
+
+    def behind(after: str) -> Any:
+        return world.driven(world.broker.turns.taken(_behind(items, after, str)))
+
+    assert behind("b") == ["d", "c"]
+    assert behind("bb") == ["d", "c"]
+    assert behind("cc") == ["d"]
+    assert behind("d") == ["c"]
+    assert behind("e") == []

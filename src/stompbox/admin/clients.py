@@ -5,20 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from starlette.responses import Response
 
 from stompbox.admin.actions import find_queue
 from stompbox.admin.endpoints import ON_ADDRESS, ON_BROKER, naming, reading
-from stompbox.admin.listing import Entry, Field, cutting, listed, named, page_of
+from stompbox.admin.listing import Field, by_field, cutting, listed, page_of
 from stompbox.admin.pages import QUEUE
 from stompbox.config import host_of, is_loopback
 from stompbox.config.listener import ANYWHERE
 from stompbox.security import Right
 from stompbox.server.closings import Closing
-from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -83,15 +82,19 @@ async def consumers(asked: ApiRequest) -> Response:
     with naming("queue"):
         queue = find_queue(asked.broker, asked.values["queue"])
         asked.require(Right.MANAGE, queue.address.name)
-    found: list[Entry] = []
-    async for one in in_turns(asked.broker.turns, list(queue.bindings)):
-        owner = one.consumer.owner
-        if owner is None:  # the broker's own
-            continue
-        key = f"{owner.session_id:012} {one.consumer.name}"
-        found.append(Entry(key, one, f"{owner.session_id} {owner.peer} {owner.user.name} {owner.client_id}"))
-    found.sort(key=lambda entry: entry.key)
-    return await listed(asked, "consumers", found, consumer_view, BY_CONSUMER)
+    found = [one for one in queue.bindings if one.consumer.owner is not None]  # else it is the broker's own
+    found = await asked.broker.turns.taken(by_field(found, _consumer))
+    return await listed(
+        asked, "consumers", found, consumer_view, key=_consumer, text=lambda one: _client(one.consumer.owner), fields=BY_CONSUMER
+    )  # fmt: skip
+
+
+def _consumer(one: Binding) -> str:
+    return f"{one.consumer.owner.session_id:012} {one.consumer.name}"
+
+
+def _client(owner: Any) -> str:
+    return f"{owner.session_id} {owner.peer} {owner.user.name} {owner.client_id}"
 
 
 def consumer_view(one: Binding) -> ConsumerView:
@@ -109,18 +112,17 @@ def consumer_view(one: Binding) -> ConsumerView:
 async def closings(asked: ApiRequest) -> Response:
     """The last 200 connections that have ended, the latest first, and why they did."""
     asked.require()
-    found = [
-        Entry(f"{one.id:012}", one, f"{one.id} {one.peer} {one.user} {one.client_id} {one.code}")
-        for one in reversed(list(asked.broker.closings))
-    ]
-    return await listed(asked, "closings", found, lambda closing: closing, BY_CLOSING)
+    return await listed(
+        asked, "closings", list(asked.broker.closings)[::-1], lambda closing: closing, key=lambda one: f"{one.id:012}",
+        text=lambda one: f"{one.id} {one.peer} {one.user} {one.client_id} {one.code}", fields=BY_CLOSING,
+    )  # fmt: skip
 
 
 @reading("fronts", page_of("fronts", FrontView), ON_BROKER, *cutting())
 async def fronts(asked: ApiRequest) -> Response:
     """Processes that have the sockets of clients, where the broker was started with some."""
     asked.require()
-    return await listed(asked, "fronts", [named(one.name, one) for one in asked.broker.fronts], front_view)
+    return await listed(asked, "fronts", asked.broker.fronts, front_view, key=lambda one: one.name)
 
 
 def front_view(front: Front) -> FrontView:

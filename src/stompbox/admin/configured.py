@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from stompbox.admin.access import may_see
 from stompbox.admin.endpoints import ON_BROKER, Text, reading
-from stompbox.admin.listing import Entry, Field, cutting, listed, page_of
+from stompbox.admin.listing import Field, cutting, listed, page_of
 from stompbox.config.listing import content_of, masked
 from stompbox.config.matching import PatternTable
 from stompbox.config.options import ListenerOptions
@@ -111,8 +111,11 @@ async def users(asked: ApiRequest) -> Response:
         )
         for index, user in enumerate(asked.broker.configuration.users)
     ]
-    entries = sorted([Entry(view.name, view, f"{view.name} {' '.join(view.groups)}") for view in views])
-    return await listed(asked, "users", entries, lambda view: view, BY_USER)
+    views.sort(key=lambda view: view.name)
+    return await listed(
+        asked, "users", views, lambda view: view, key=lambda view: view.name,
+        text=lambda view: f"{view.name} {' '.join(view.groups)}", fields=BY_USER,
+    )  # fmt: skip
 
 
 def _login(password: str | None) -> str:
@@ -127,8 +130,14 @@ async def permissions(asked: ApiRequest) -> Response:
     views = _permissions(asked, None, configuration.permissions)
     for index, host in enumerate(configuration.virtual_hosts):
         views += _permissions(asked, host.name, host.permissions, "virtual-host", index)
-    entries = [Entry(f"{view.virtual_host or ''} {view.match}", view, view.match) for view in views]
-    return await listed(asked, "permissions", sorted(entries, key=lambda entry: entry.key), lambda view: view)
+    views.sort(key=_permission)
+    return await listed(
+        asked, "permissions", views, lambda view: view, key=_permission, text=lambda view: view.match
+    )
+
+
+def _permission(view: PermissionView) -> str:
+    return f"{view.virtual_host or ''} {view.match}"
 
 
 def _permissions(
@@ -199,15 +208,16 @@ async def listeners(asked: ApiRequest) -> Response:
     asked.require()
     there = Counter(str(connection.listener) for connection in asked.broker.connections)
     known = [str(table.parse()) for table in asked.broker.configuration.listeners]
-    entries = []
+    views = []
     for acceptor in asked.broker.all_acceptors:
         one, url = acceptor.listener, str(acceptor.listener)
         at = ("listener", known.index(acceptor.configured)) if acceptor.configured in known else ("listener",)
         view = ListenerView(
             url, one.scheme, one.host, one.port, one.is_tls, there[url], _options(one.options), source(asked, *at),
         )  # fmt: skip
-        entries.append(Entry(url, view, url))
-    return await listed(asked, "listeners", sorted(entries, key=lambda entry: entry.key), lambda view: view)
+        views.append(view)
+    views.sort(key=lambda view: view.url)
+    return await listed(asked, "listeners", views, lambda view: view, key=lambda view: view.url)
 
 
 def _options(options: ListenerOptions) -> dict[str, Any]:

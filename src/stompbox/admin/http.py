@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 CONNECTIONS: Final = 100
 HEAD_WITHIN: Final = 10.0  # seconds for a request's head, and for the next one after an answer
 HEAD: Final = 32 << 10  # bytes of a request's head
+UNREAD_WITHIN: Final = 30.0  # seconds in which a client takes some of an answer that waits for it
 ENDING: Final = 2.0  # seconds for answers under way when the broker stops, or comes to lead or to follow
 ASKING: Final = 0.1  # seconds for the first request of who has just connected then
 
 
 class HttpProtocol(H11Protocol):
-    """Closes on who connects and does not ask: slow heads must not hold the CONNECTIONS, neither for long nor together.
+    """Closes on who does not ask, or does not read: they must not hold the CONNECTIONS, neither for long nor together.
 
     `most`: connections of one client address (an IPv6 network of 64 bits); -1: no limit. So nobody has all of the CONNECTIONS, whatever
     it asks: its newcomer takes the place of one of its own that does not ask, and gets 503 where all of them are being answered.
@@ -39,6 +40,7 @@ class HttpProtocol(H11Protocol):
 
     _deadline: asyncio.TimerHandle
     _since: float  # it waits for a head
+    _unread: asyncio.TimerHandle | None = None  # while much of an answer waits for its reader
 
     def __init__(
         self,
@@ -97,8 +99,33 @@ class HttpProtocol(H11Protocol):
         self.answered.set()
         super().on_response_complete()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._expect_reader()
+
+    def resume_writing(self) -> None:
+        self._forget_reader()
+        super().resume_writing()
+
+    def _expect_reader(self) -> None:
+        loop, left = asyncio.get_running_loop(), self.transport.get_write_buffer_size()
+        self._unread = loop.call_later(UNREAD_WITHIN, self._look_at_reader, left)
+
+    def _look_at_reader(self, before: int) -> None:
+        """A reader that is slow is waited for, and one that takes nothing has its place for no longer."""
+        if self.transport.get_write_buffer_size() >= before:
+            self.transport.abort()
+        else:
+            self._expect_reader()
+
+    def _forget_reader(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
+        self._forget_reader()
         self.answered.set()
         super().connection_lost(exc)
 

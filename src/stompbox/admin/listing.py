@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from heapq import merge
+from inspect import iscoroutinefunction
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +24,8 @@ from stompbox.errors import IllegalFrame
 from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from stompbox.admin.apirequest import ApiRequest
     from stompbox.server.turns import Turns
 
@@ -30,9 +33,13 @@ LISTED: Final = 1000  # entries of one answer, if the request does not say how m
 MOST: Final = 10_000
 FARTHEST: Final = 999_999_999
 PIECE: Final = 200  # entries that are made JSON in one go
+RUN: Final = 1000  # names that are sorted in one go
 JOINED: Final = 10_000  # names in pieces that become one in one go, which takes a millisecond
 
+T = TypeVar("T")
 Field = Callable[[Any], Any]
+View = Callable[[T], object] | Callable[[T], Awaitable[object]]
+"""Makes of an item what is shown of it; a coroutine where that has to wait."""
 
 _CUT: Final = (
     Text("match", "Leaves out entries whose name does not hold the text.", ""),
@@ -41,19 +48,6 @@ _CUT: Final = (
     Text("after", "Those behind the entry with this key, as `next` of the page before says."),
 )
 _ENCODER: Final = msgspec.json.Encoder()
-
-
-class Entry(NamedTuple):
-    """One entry of a list; `text` is what a match looks at."""
-
-    key: str
-    item: Any
-    text: str
-
-
-def named(name: str, item: Any) -> Entry:
-    """An entry that is looked for by its key."""
-    return Entry(name, item, name)
 
 
 def cutting(fields: Mapping[str, Field] = MappingProxyType({})) -> tuple[Parameter, ...]:
@@ -81,69 +75,123 @@ def page_of(name: str, view: Any) -> type[Struct]:
 
 
 async def listed(
-    asked: ApiRequest, name: str, entries: Iterable[Entry], view: Callable[[Any], object | Awaitable[object]],
-    fields: Mapping[str, Field] = MappingProxyType({}),
+    asked: ApiRequest, name: str, items: Sequence[T], view: View[T], *, key: Callable[[T], str],
+    text: Callable[[T], str] | None = None, fields: Mapping[str, Field] = MappingProxyType({}),
 ) -> Response:  # fmt: skip
-    """{NAME: […], "total": …, "next": …, "now": …}. `entries` by key; `fields`: what they can be sorted by."""
+    """{NAME: […], "total": …, "next": …, "now": …}. `items` by `key`; `text`: what a match looks at, where that is not the key; `fields`:
+    what they can be sorted by."""
     values, turns = asked.values, asked.broker.turns
-    limit, match = values["limit"], values["match"]
+    limit, match, after = values["limit"], values["match"], values["after"]
     if match:
-        entries = [entry async for entry in in_turns(turns, entries) if match in entry.text]
-    found = await _sorted(asked, list(entries), fields)
-    total = len(found)
-    found = _behind(found, values["after"])[values["offset"] :]
-    pieces: list[bytes] = []
-    shown: list[object] = []
-    async for entry in in_turns(turns, found[:limit]):
-        value = view(entry.item)
-        shown.append(await value if isinstance(value, Awaitable) else value)
-        if len(shown) == PIECE:
-            pieces.append(_ENCODER.encode(shown)[1:-1])
-            shown = []
-    if shown:
-        pieces.append(_ENCODER.encode(shown)[1:-1])
-    following = found[limit - 1].key if len(found) > limit else None
+        items = await turns.taken(_matching(items, match, text or key))
+    if given := values.get("sort"):
+        items = await turns.taken(by_field(items, fields[given.removeprefix("-")], reverse=given[0] == "-"))
+    total = len(items)
+    if after is not None:
+        items = await turns.taken(_behind(items, after, key))
+    items = items[values["offset"] :]
+    shown = items[:limit]
+    if iscoroutinefunction(view):
+        views = [await view(item) async for item in in_turns(turns, shown)]
+        pieces = await turns.taken(_pieces(views, _itself))
+    else:
+        pieces = await turns.taken(_pieces(shown, view))
+    following = key(shown[-1]) if len(items) > limit else None
     rest = _ENCODER.encode({"total": total, "next": following, "now": int(time.time() * 1000)})
-    if (
-        len(pieces) > 1
-    ):  # the whole of a long answer is put together, and handed to the socket, in a turn of its own
-        await turns.give_way()
-    pieces[:1] = [b'{"%b":[%b' % (name.encode(), pieces[0] if pieces else b"")]
+    head = b'{"%b":[' % name.encode()
+    if len(pieces) < 2:
+        return Response(b"%b%b],%b" % (head, b"".join(pieces), rest[1:]), media_type="application/json")
+    pieces[0] = head + pieces[0]
     pieces[-1] += b"],%b" % rest[1:]
-    return Response(b",".join(pieces), media_type="application/json")
+    return Pieces(turns, pieces)
 
 
-async def in_order(turns: Turns, names: list[str]) -> list[str]:
-    """The names in order: each PIECE is sorted by itself, two become one until they are large, and these go on name by name, in as
-    many turns as that takes."""
-    pieces = [sorted(names[at : at + PIECE]) async for at in in_turns(turns, range(0, len(names), PIECE))]
+class Pieces(Response):
+    """A long answer. It is handed to the socket piece by piece, in as many turns as that takes, and never put together."""
+
+    def __init__(self, turns: Turns, pieces: list[bytes]) -> None:
+        self.turns = turns
+        self.pieces = pieces
+        size = sum([len(piece) for piece in pieces])
+        super().__init__(headers={"content-length": str(size)}, media_type="application/json")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for piece in in_turns(self.turns, self.pieces):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+Steps = Generator[None, None, T]
+"""Work that a request does in as many turns as it takes (Turns.taken)."""
+
+
+def _pieces(items: Sequence[T], view: Callable[[T], object]) -> Steps[list[bytes]]:
+    """The items as JSON, with commas between them."""
+    pieces = []
+    for at in range(0, len(items), PIECE):
+        shown = []
+        for item in items[at : at + PIECE]:
+            shown.append(view(item))
+            yield
+        pieces.append((b",%b" if at else b"%b") % _ENCODER.encode(shown)[1:-1])
+        yield
+    return pieces
+
+
+def _itself(item: T) -> T:
+    return item
+
+
+def in_order(names: list[str]) -> Steps[list[str]]:
+    """The names in order: each RUN is sorted by itself, two become one until they are large, and these go on name by name."""
+    pieces = []
+    for at in range(0, len(names), RUN):
+        pieces.append(sorted(names[at : at + RUN]))
+        yield
     while len(pieces) > 1 and len(pieces[0]) < JOINED:
-        # what is in order is found and only gone through by `sorted`
-        pieces = [
-            sorted(chain.from_iterable(pieces[at : at + 2]))
-            async for at in in_turns(turns, range(0, len(pieces), 2))
-        ]
+        joined = []
+        for at in range(0, len(pieces), 2):
+            # what is in order is found and only gone through by `sorted`
+            joined.append(sorted(chain.from_iterable(pieces[at : at + 2])))
+            yield
+        pieces = joined
     if len(pieces) < 2:
         return pieces[0] if pieces else []
-    return [name async for name in in_turns(turns, merge(*pieces))]
+    found = []
+    for name in merge(*pieces):
+        found.append(name)
+        yield
+    return found
 
 
-def _behind(entries: list[Entry], after: str | None) -> list[Entry]:
-    if after is None:
-        return entries
-    at = next((at for at, entry in enumerate(entries) if entry.key == after), None)
-    return entries[at + 1 :] if at is not None else [entry for entry in entries if entry.key > after]
+def _matching(items: Sequence[T], match: str, text: Callable[[T], str]) -> Steps[list[T]]:
+    found = []
+    for item in items:
+        if match in text(item):
+            found.append(item)
+        yield
+    return found
 
 
-async def _sorted(asked: ApiRequest, entries: list[Entry], fields: Mapping[str, Field]) -> list[Entry]:
-    given = asked.values.get("sort")
-    if given is None:
-        return entries
-    field = fields[given.removeprefix("-")]
-    values = [
-        (field(entry.item), at) async for at, entry in in_turns(asked.broker.turns, list(enumerate(entries)))
-    ]
-    values.sort(
-        key=lambda pair: pair[0], reverse=given.startswith("-")
-    )  # stable: what is equal stays in the order of keys
-    return [entries[at] for _, at in values]
+def _behind(items: Sequence[T], after: str, key: Callable[[T], str]) -> Steps[Sequence[T]]:
+    """What comes after the item of this key; where that is gone, what has a higher one."""
+    found = []
+    for at, item in enumerate(items, 1):
+        name = key(item)
+        if name == after:
+            return items[at:]
+        if name > after:
+            found.append(item)
+        yield
+    return found
+
+
+def by_field(items: Sequence[T], field: Callable[[T], Any], *, reverse: bool = False) -> Steps[list[T]]:
+    """The items in the order of a field, or key; what is equal stays in the order in which it is."""
+    values = []
+    for item in items:
+        values.append(field(item))
+        yield
+    order = sorted(range(len(items)), key=values.__getitem__, reverse=reverse)
+    return [items[at] for at in order]

@@ -17,9 +17,9 @@ from stompbox.admin.endpoints import ON_BROKER, OWN, SEEN, Choice, Number, Text,
 from stompbox.admin.health import Reason, notes, of_role
 from stompbox.admin.history import SPANS, Activity, Plot
 from stompbox.admin.lag import behind
-from stompbox.admin.listing import MOST, PIECE, Entry, Field, cutting, in_order, listed, named, page_of
+from stompbox.admin.listing import MOST, PIECE, Field, Steps, by_field, cutting, in_order, listed, page_of
 from stompbox.admin.messages import MessageView, Wanted
-from stompbox.admin.pipelines import BY_PIPELINE, PipelineView, entries_of
+from stompbox.admin.pipelines import BY_PIPELINE, PipelineView, key_of, views_of
 from stompbox.admin.responses import json
 from stompbox.admin.views import (
     STAY,
@@ -191,11 +191,10 @@ async def connections(asked: ApiRequest) -> Response:
     """Connections, with their subscriptions and what they wait for."""
     asked.require()
     broker = asked.broker
-    found = [
-        Entry(str(one.session_id), one, f"{one.session_id} {one.peer} {one.user.name} {one.client_id}")
-        async for one in in_turns(broker.turns, _connections(asked))
-    ]
-    return await listed(asked, "connections", found, lambda one: connection_view(broker, one), BY_CONNECTION)
+    return await listed(
+        asked, "connections", _connections(asked), lambda one: connection_view(broker, one), key=lambda one: str(one.session_id),
+        text=lambda one: f"{one.session_id} {one.peer} {one.user.name} {one.client_id}", fields=BY_CONNECTION,
+    )  # fmt: skip
 
 
 @reading(
@@ -208,26 +207,26 @@ async def connections(asked: ApiRequest) -> Response:
 async def subscriptions(asked: ApiRequest) -> Response:
     """Subscriptions of all connections, with what they have not acknowledged."""
     asked.require()
-    found: list[Entry] = []
+    found: list[tuple[Any, str, Any]] = []
     async for one in in_turns(asked.broker.turns, _connections(asked)):
-        for id, consumer in one.consumers.items():
-            key = f"{one.session_id:012} {id}"
-            found.append(
-                Entry(key, (one, id, consumer), f"{one.user.name} {one.client_id} {consumer.destination}")
-            )
-    return await listed(asked, "subscriptions", found, lambda item: subscription_view(*item), BY_SUBSCRIPTION)
+        found += [(one, id, consumer) for id, consumer in one.consumers.items()]
+    return await listed(
+        asked, "subscriptions", found, lambda item: subscription_view(*item), key=lambda item: f"{item[0].session_id:012} {item[1]}",
+        text=lambda item: f"{item[0].user.name} {item[0].client_id} {item[2].destination}", fields=BY_SUBSCRIPTION,
+    )  # fmt: skip
 
 
 @reading("transactions", page_of("transactions", ClientTransaction), ON_BROKER, *cutting(), CONNECTION)
 async def transactions(asked: ApiRequest) -> Response:
     """Transactions that are open, with what they hold."""
     asked.require()
-    found: list[Entry] = []
+    found: list[tuple[Any, Any]] = []
     async for one in in_turns(asked.broker.turns, _connections(asked)):
-        for name, transaction in one.transactions.items():
-            text = f"{one.user.name} {one.client_id} {name}"
-            found.append(Entry(f"{one.session_id:012} {name}", (one, transaction), text))
-    return await listed(asked, "transactions", found, lambda item: transaction_view(*item))
+        found += [(one, transaction) for transaction in one.transactions.values()]
+    return await listed(
+        asked, "transactions", found, lambda item: transaction_view(*item), key=lambda item: f"{item[0].session_id:012} {item[1].name}",
+        text=lambda item: f"{item[0].user.name} {item[0].client_id} {item[1].name}",
+    )  # fmt: skip
 
 
 def _connections(asked: ApiRequest) -> list[Any]:
@@ -240,12 +239,10 @@ def _connections(asked: ApiRequest) -> list[Any]:
 @reading("addresses", page_of("addresses", AddressView), SEEN, *cutting(BY_ADDRESS), ADDRESS)
 async def addresses(asked: ApiRequest) -> Response:
     """Addresses, with what their queues have together."""
-    found = [
-        named(address.name, address)
-        async for address in in_turns(asked.broker.turns, await shown(asked, asked.values["address"]))
-    ]
-    dead_letters = dead_letter_addresses(asked.broker)
-    return await listed(asked, "addresses", found, lambda one: address_view(one, dead_letters), BY_ADDRESS)
+    found, dead_letters = await shown(asked, asked.values["address"]), dead_letter_addresses(asked.broker)
+    return await listed(
+        asked, "addresses", found, lambda one: address_view(one, dead_letters), key=lambda one: one.name, fields=BY_ADDRESS,
+    )  # fmt: skip
 
 
 @reading(
@@ -258,15 +255,24 @@ async def addresses(asked: ApiRequest) -> Response:
 )
 async def queues(asked: ApiRequest) -> Response:
     """Queues that outlive their consumers, or all of them."""
-    is_all = asked.values["all"]
-    found: list[Entry] = []
-    async for address in in_turns(asked.broker.turns, await shown(asked, asked.values["address"])):
-        found += [
-            named(f"{address.name}::{queue.name}", queue)
-            for queue in address.queues()
-            if is_all or (queue.kind in STAY and not address.owner)
-        ]
-    return await listed(asked, "queues", found, queue_view, BY_QUEUE)
+    there = await shown(asked, asked.values["address"])
+    found = await asked.broker.turns.taken(_queues(there, is_all=asked.values["all"]))
+    return await listed(asked, "queues", found, queue_view, key=_name, fields=BY_QUEUE)
+
+
+def _queues(addresses: list[Address], *, is_all: bool) -> Steps[list[Queue]]:
+    found: list[Queue] = []
+    for address in addresses:
+        if is_all:
+            found += address.queues()
+        elif not address.owner:
+            found += [queue for queue in address.queues() if queue.kind in STAY]
+        yield
+    return found
+
+
+def _name(queue: Queue) -> str:
+    return f"{queue.address.name}::{queue.name}"
 
 
 @reading("groups", page_of("groups", GroupView), SEEN, *cutting())
@@ -279,9 +285,7 @@ async def groups(asked: ApiRequest) -> Response:
     async def view(name: str) -> object:
         return await group_view(broker, lags, name, seen)
 
-    return await listed(
-        asked, "groups", [named(name, name) for name in sorted(broker.engine.group_patterns)], view
-    )
+    return await listed(asked, "groups", sorted(broker.engine.group_patterns), view, key=str)
 
 
 @reading("positions", page_of("positions", PositionView), SEEN, *cutting(BY_POSITION), ADDRESS)
@@ -295,30 +299,38 @@ async def positions(asked: ApiRequest) -> Response:
     if asked.may() and only is None:
         waiting = broker.engine.group_patterns.keys() - {name for name, _ in found}
         found += [(name, None) for name in waiting]
-    entries = [named(f"{name} {queue.address.name if queue else ''}", (name, queue)) for name, queue in found]
-    entries.sort(key=lambda entry: entry.key)
-    return await listed(
-        asked, "positions", entries, lambda item: position_view(broker, lags, *item), BY_POSITION
-    )
+    found = await broker.turns.taken(by_field(found, _position))
+
+    async def view(item: tuple[str, Queue | None]) -> object:
+        return await position_view(broker, lags, *item)
+
+    return await listed(asked, "positions", found, view, key=_position, fields=BY_POSITION)
+
+
+def _position(item: tuple[str, Queue | None]) -> str:
+    name, queue = item
+    return f"{name} {queue.address.name if queue else ''}"
 
 
 @reading("pipelines", page_of("pipelines", PipelineView), OWN, *cutting(BY_PIPELINE))
 async def pipelines(asked: ApiRequest) -> Response:
     """What pipelines have told of their steps."""
-    found = await entries_of(asked.broker, None if asked.may() else asked.user.name)
-    return await listed(asked, "pipelines", found, lambda view: view, BY_PIPELINE)
+    found = await views_of(asked.broker, None if asked.may() else asked.user.name)
+    return await listed(
+        asked, "pipelines", found, lambda view: view, key=key_of, text=lambda view: f"{view.pipeline}/{view.step} {view.user}",
+        fields=BY_PIPELINE,
+    )  # fmt: skip
 
 
 @reading("sinks", page_of("sinks", SinkView), OWN, *cutting())
 async def sinks(asked: ApiRequest) -> Response:
     """Sinks that are remembered, such as Spark's queries that write."""
     user, known, is_all = asked.user, asked.broker.sinks, asked.may()
-    found = [
-        named(name, sink)
-        for name, sink in sorted(known.known_sinks().items())
-        if is_all or user.name in sink.users
-    ]
-    return await listed(asked, "sinks", found, lambda sink: sink_view(known, sink))
+    there = [sink for _, sink in sorted(known.known_sinks().items())]
+    found = [sink for sink in there if is_all or user.name in sink.users]
+    return await listed(
+        asked, "sinks", found, lambda sink: sink_view(known, sink), key=lambda sink: sink.name
+    )
 
 
 @reading("messages", FoundMessages, "Needs `browse` on the address.", QUEUE, LIMIT, *LOOK)
@@ -377,14 +389,22 @@ async def activity(asked: ApiRequest) -> object:
 async def shown(asked: ApiRequest, only: str | None = None) -> list[Address]:
     """Addresses that the user may see, by name; `only`: no other than this."""
     there, turns = asked.broker.engine.addresses, asked.broker.turns
-    names = await in_order(turns, list(there)) if only is None else [only] if only in there else []
-    if asked.may():
-        found: list[Address] = []
-        async for at in in_turns(turns, range(0, len(names), PIECE)):
-            found += [there[name] for name in names[at : at + PIECE] if name in there]
-        return found
-    return [
-        there[name]
-        async for name in in_turns(turns, names)
-        if name in there and may_see(asked.broker, asked.user, name)
-    ]
+    names = await turns.taken(in_order(list(there))) if only is None else [only]
+    return await turns.taken(_seen(asked, there, names))
+
+
+def _seen(asked: ApiRequest, there: Mapping[str, Address], names: list[str]) -> Steps[list[Address]]:
+    """Looks for the addresses of these names, of which some may have gone."""
+    found: list[Address] = []
+    is_all = asked.may()
+    for at in range(0, len(names), PIECE):
+        part = [address for address in map(there.get, names[at : at + PIECE]) if address is not None]
+        if is_all:
+            found += part
+            yield
+            continue
+        for address in part:
+            if may_see(asked.broker, asked.user, address.name):
+                found.append(address)
+            yield
+    return found

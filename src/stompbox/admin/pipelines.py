@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from stompbox.admin.lag import behind
-from stompbox.admin.listing import Entry, Field
+from stompbox.admin.listing import Field
 from stompbox.server.requests.progress import Told
 from stompbox.server.requests.replies import in_turns
 
@@ -46,17 +46,16 @@ def told_of(broker: Broker) -> list[Told]:
     return list(broker.progress.told.values())
 
 
-async def entries_of(broker: Broker, user: str | None) -> list[Entry]:
+async def views_of(broker: Broker, user: str | None) -> list[PipelineView]:
     """What one user's pipelines have told, by pipeline and step; None: all users'."""
     found = [told for told in told_of(broker) if user in (None, told.user)]
     sessions = {connection.session_id for connection in broker.connections}
     lags = await _lags(broker) if any(told.groups for told in found) else Counter()
-    views = [_view(broker, told, told.state(sessions), lags) for told in found]
-    keyed = [
-        Entry(f"{view.pipeline}/{view.step}/{view.user}", view, f"{view.pipeline}/{view.step} {view.user}")
-        for view in views
-    ]
-    return sorted(keyed, key=lambda entry: entry.key)
+    return sorted([_view(broker, told, told.state(sessions), lags) for told in found], key=key_of)
+
+
+def key_of(view: PipelineView) -> str:
+    return f"{view.pipeline}/{view.step}/{view.user}"
 
 
 async def _lags(broker: Broker) -> Counter[str]:

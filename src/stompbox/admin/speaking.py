@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from stompbox.admin.apirequest import ANSWER_WITHIN, ApiRequest
 from stompbox.admin.endpoints import OWN, changing, naming, reading
-from stompbox.admin.listing import Entry, Field, cutting, listed, page_of
+from stompbox.admin.listing import Field, by_field, cutting, listed, page_of
 from stompbox.broker.queues.depth import depth_of
 from stompbox.config import Listener
 from stompbox.config.spaces import local, space_of
@@ -130,15 +130,17 @@ async def durables(asked: ApiRequest) -> Response:
     """Durable subscriptions, with the messages that wait for them."""
     is_all, name = asked.may(), asked.user.name
     hosts = {host.space: host.name for host in asked.broker.configuration.virtual_hosts}
-    entries = sorted(
-        [
-            Entry(f"{client_id} {durable.name}", durable, f"{local(client_id)} {durable.name}")
-            for (client_id, _), durable in asked.broker.engine.durables.items()
-            if is_all or durable.owner == name
-        ],
-        key=lambda entry: entry.key,
-    )
-    return await listed(asked, "durables", entries, lambda durable: _view(durable, hosts), BY)
+    there = asked.broker.engine.durables.values()
+    mine = [durable for durable in there if is_all or durable.owner == name]
+    found = await asked.broker.turns.taken(by_field(mine, _durable))
+    return await listed(
+        asked, "durables", found, lambda durable: _view(durable, hosts), key=_durable,
+        text=lambda durable: f"{local(durable.client_id)} {durable.name}", fields=BY,
+    )  # fmt: skip
+
+
+def _durable(durable: DurableSubscription) -> str:
+    return f"{durable.client_id} {durable.name}"
 
 
 def _view(durable: DurableSubscription, hosts: Mapping[str, str]) -> DurableView:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from stompbox.server.session.connection import Connection
 
 
-_ROUTING: Final = ((ANYCAST, "ANYCAST"), (MULTICAST, "MULTICAST"))
+_ROUTING: Final[Mapping[int, tuple[str, ...]]] = MappingProxyType(
+    {0: (), ANYCAST: ("ANYCAST",), MULTICAST: ("MULTICAST",), ANYCAST | MULTICAST: ("ANYCAST", "MULTICAST")}
+)
 STAY: Final = (Kind.ANYCAST, Kind.DURABLE, Kind.READER)  # kinds that outlive their consumers
 
 
@@ -111,7 +114,7 @@ class AddressView(Struct, frozen=True):
     done with. `incarnations`: which log it is, each with the offset that it holds from."""
 
     name: str
-    routing_types: list[str]
+    routing_types: tuple[str, ...]
     is_auto: bool
     is_temporary: bool
     is_paused: bool
@@ -130,7 +133,7 @@ class AddressView(Struct, frozen=True):
     consumers: int
     settled: int
     is_dead_letters: bool
-    incarnations: list[tuple[str, int]]
+    incarnations: tuple[tuple[str, int], ...]
 
 
 class QueueView(Struct, frozen=True):
@@ -305,12 +308,12 @@ def address_view(address: Address, dead_letters: Collection[str] = ()) -> Addres
     """An address as the API shows it. `dead_letters`: the addresses that are for them."""
     log, sums = address.log, sums_of(address)
     return AddressView(
-        address.name, [name for kind, name in _ROUTING if address.kinds & kind], address.is_auto, bool(address.owner),
+        address.name, _ROUTING[address.kinds], address.is_auto, bool(address.owner),
         address.is_paused, address.is_blocked, address.limits is not None and address.limits.is_full,
         log.oldest, log.committed, log.next, len(address.anycast) + len(address.named),
         len(address.topics) - len(address.named) + len(address.streams), len(address.groups),
         sums.ready, sums.delayed, sums.delivering, sums.is_estimate, sums.consumers, sums.settled, address.name in dead_letters,
-        list(log.incarnations.entries),
+        log.incarnations.entries,
     )  # fmt: skip
 
 
