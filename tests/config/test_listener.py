@@ -40,10 +40,17 @@ OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
         ("/queue/",),
         "/q/,jms.queue.",
         ("/q/", "jms.queue."),
-        ["", "a,,b"],
-        "allowed: texts with commas between them",
+        [",", "a,,b"],
+        "allowed: texts with commas between them, or nothing",
     ),
-    ("multicastPrefix", ("/topic/",), "/t/", ("/t/",), ["", ","], "allowed: texts with commas between them"),
+    (
+        "multicastPrefix",
+        ("/topic/",),
+        "/t/",
+        ("/t/",),
+        [","],
+        "allowed: texts with commas between them, or nothing",
+    ),
     (
         "virtualTopicConsumerWildcards",
         (),
@@ -381,6 +388,11 @@ def test_options_are_divided_by_semicolons_or_ampersands() -> None:
 
 def test_an_encoded_divider_belongs_to_the_value() -> None:
     assert parse_listener("tcp://h:1?anycastPrefix=a%2Cb,c%3Bd").options.anycast_prefix == ("a,b", "c;d")
+
+
+def test_prefixes_may_be_none() -> None:
+    options = parse_listener("tcp://h:1?anycastPrefix=;multicastPrefix= ").options
+    assert (options.anycast_prefix, options.multicast_prefix) == ((), ())
 
 
 def test_heart_beat_auto_is_none() -> None:

@@ -50,11 +50,11 @@ def asks(
     return say(client, "SEND", to, headers=lines)
 
 
-def told(body: str, client: str = "o", **values: str) -> Step:
+def told(body: str | None, client: str = "o", **values: str) -> Step:
     return hear(client, "MESSAGE", body, _AMQ_OperationSucceeded="true", destination=ANSWERS, **values)
 
 
-def fails(body: str, client: str = "o") -> Step:
+def fails(body: str | None, client: str = "o") -> Step:
     return hear(client, "MESSAGE", body, _AMQ_OperationSucceeded="false", destination=ANSWERS)
 
 
@@ -69,6 +69,12 @@ CASES = [
             ("messagesAcknowledged", "0"), ("name", '"{x}"'), ("address", '"{x}"'), ("routingType", '"ANYCAST"'), ("durable", "true"),
             ("paused", "false"), ("filter", "null"), ("maxConsumers", "-1"), ("enabled", "true"), ("autoCreated", "true"),
         ] for step in (asks("queue.{x}", name), told(f"[{value}]"))], sync("o"),
+    ]),
+    Case("attributes as JMX spells them", [
+        HEARS, *FILLED, *[step for name, value in [("MessageCount", "3"), ("Address", '"{x}"'), ("ID", None)]
+                          for step in (asks("queue.{x}", name), told(f"[{value}]") if value else told(None))],
+        asks("address.{x}", "RoutingTypes"), told('[["ANYCAST"]]'), asks("broker", "Started"), told("[true]"),
+        asks("queue.{x}", "NoSuchThing"), fails(None), sync("o"),
     ]),
     Case("what consumers have counts as there", [
         HEARS, *FILLED, subscribe("c", "/queue/{x}", id="c", headers="ack:client-individual\nprefetch-count:2"),

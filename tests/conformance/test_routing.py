@@ -33,6 +33,10 @@ name = "closed.queue"
 name = "closed.topic"
 routing-types = ["MULTICAST"]
 
+[[address.queue]]
+name = "q"
+routing-type = "MULTICAST"
+
 [[address]]
 name = "both"
 routing-types = ["ANYCAST", "MULTICAST"]
@@ -69,6 +73,23 @@ forwarding-address = "told.to.all"
 routing-type = "MULTICAST"
 """
 
+PLAIN = """
+memory = true
+[[listener]]
+url = "tcp://127.0.0.1:0?anycastPrefix=;multicastPrefix="
+
+[[address-setting]]
+match = "#"
+default-address-routing-type = "MULTICAST"
+default-queue-routing-type = "MULTICAST"
+
+[[address]]
+name = "/queue/orders"
+routing-types = ["ANYCAST"]
+[[address.queue]]
+name = "/queue/orders"
+"""
+
 VIRTUAL = """
 memory = true
 [[listener]]
@@ -86,6 +107,8 @@ def asked(request: str, headers: str) -> list[Step]:
         hear("o", "MESSAGE", status="ok"),
     ]
 
+
+ENDED = [say("a", "UNSUBSCRIBE", headers="id:0\nreceipt:r"), hear("a", "RECEIPT")]
 
 CASES = [
     Case("a queue's message goes to one consumer, a topic's to each", [
@@ -127,6 +150,11 @@ CASES = [
         subscribe("a", "/queue/{x}"), subscribe("b", "/topic/{x}"), send("s", "/queue/{x}", "1"), hear("a", "MESSAGE", "1"), sync("b"),
         say("b", "UNSUBSCRIBE", headers="id:0\nreceipt:r"), hear("b", "RECEIPT"), send("s", "/queue/{x}", "2"), hear("a", "MESSAGE", "2"),
     ]),
+    Case("without prefixes a name is as it stands", [
+        subscribe("a", "/queue/{x}"), subscribe("b", "/queue/{x}"), subscribe("c", "{x}"), send("s", "/queue/{x}", "1"),
+        hear("a", "MESSAGE", "1", destination="/queue/{x}"), hear("b", "MESSAGE", "1"), sync("c"),
+        send("s", "/queue/orders", "2"), subscribe("d", "/queue/orders"), hear("d", "MESSAGE", "2", destination="/queue/orders"),
+    ], broker="plain"),
     Case("address::queue is one exact queue of an address", [
         subscribe("a", "/queue/{x}::one"), subscribe("b", "/queue/{x}::two"), send("s", "/queue/{x}::two", "1"),
         hear("b", "MESSAGE", "1", destination="/queue/{x}::two"), sync("a"),
@@ -140,6 +168,22 @@ CASES = [
         subscribe("a", "/topic/{x}::q"), subscribe("b", "/topic/{x}"), send("s", "/topic/{x}::q", "1"),
         hear("a", "MESSAGE", "1"), sync("b"),
     ]),
+    *[Case(f"address::queue is the queue that is there, whatever kind is asked for: {asked}", [
+        send("s", there + "::q", "1"), subscribe("a", asked + "::q"), hear("a", "MESSAGE", "1", destination=there + "::q"),
+        send("s", there, "2"), hear("a", "MESSAGE", "2"), send("s", asked + "::q", "3"), hear("a", "MESSAGE", "3"), sync("a"),
+        subscribe("b", asked + "::q", headers=f"subscription-type:{kind}"), *ENDED,
+        say("s", "SEND", there + "::q", "4", headers=f"destination-type:{kind}"), hear("b", "MESSAGE", "4"),
+    ]) for there, asked, kind in (("/topic/{x}", "/queue/{x}", "ANYCAST"), ("/queue/{x}", "/topic/{x}", "MULTICAST"))],
+    Case("of two queues of one name the kind that is asked for decides", [
+        subscribe("a", "/queue/{x}::{x}.d"), subscribe("d", "/topic/{x}", headers="durable-subscription-name:d"),
+        send("s", "/topic/{x}::{x}.d", "1"), hear("d", "MESSAGE", "1"), sync("a"),
+        send("s", "/queue/{x}::{x}.d", "2"), hear("a", "MESSAGE", "2"), sync("d"),
+    ], login={"d": "client-id:{x}"}),
+    Case("a queue that is there gives its address no other kind", [
+        subscribe("a", "/topic/closed.topic::q"), subscribe("b", "/queue/closed.topic::q"), *ENDED,
+        send("s", "/queue/closed.topic::q", "1"), hear("b", "MESSAGE", "1"),
+        say("s", "SEND", "/queue/closed.topic", "2"), refused("s", "kind-not-allowed"),
+    ], broker="routing"),
     Case("of several anycast queues that take it one gets each message", [
         subscribe("r", "/queue/filtered::red"), subscribe("b", "/queue/filtered::blue"), send("s", "/queue/filtered", "1", "colour:blue"),
         hear("b", "MESSAGE", "1"), sync("r"), send("s", "/queue/filtered", "2", "colour:red"), hear("r", "MESSAGE", "2"), sync("b"),
@@ -294,6 +338,6 @@ CASES = [
     ]),
 ]  # fmt: skip
 
-CONFIGURATIONS = {"routing": CONFIGURATION, "virtual": VIRTUAL}
+CONFIGURATIONS = {"routing": CONFIGURATION, "plain": PLAIN, "virtual": VIRTUAL}
 
 test_over_tcp, test_over_websocket = played(CASES)

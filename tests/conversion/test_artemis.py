@@ -19,7 +19,9 @@ def test_a_whole_file(converted: Conversion) -> None:
     found = converted("artemis", "broker.xml", USERS, ROLES)
     content = found.content
     assert (content["max-disk-usage"], content["global-max-size"]) == (90, 256 * 1024 * 1024)
-    assert [table["url"] for table in content["listener"]] == ["tcp://0.0.0.0:61616?dialect=artemis"]
+    assert [table["url"] for table in content["listener"]] == [
+        "tcp://0.0.0.0:61616?anycastPrefix=;multicastPrefix=;dialect=artemis"
+    ]
     assert found.named("user", "name", "bob") == {
         "name": "bob",
         "password": "hash of b0b",
@@ -76,8 +78,36 @@ def test_without_users_only_this_machine_may_connect(converted: Conversion) -> N
     acceptor = "<acceptors><acceptor name='a'>tcp://${host:0.0.0.0}:61613?protocols=STOMP;stompMaxFramePayloadLength=65536</acceptor></acceptors>"
     found = converted("artemis", core(acceptor))
     (listener,) = found.content["listener"]
-    assert listener["url"] == "tcp://127.0.0.1:61613?stompMaxFramePayloadLength=65536;dialect=artemis"
+    assert (
+        listener["url"]
+        == "tcp://127.0.0.1:61613?anycastPrefix=;multicastPrefix=;stompMaxFramePayloadLength=65536;dialect=artemis"
+    )
     assert found.says("it:3", "was 0.0.0.0:61613")
+
+
+def test_prefixes_are_the_acceptors_and_none_unasked(converted: Conversion) -> None:
+    acceptor = (
+        "<acceptors><acceptor name='a'>tcp://localhost:1?anycastPrefix=jms.queue.</acceptor></acceptors>"
+    )
+    found = converted("artemis", core(acceptor))
+    (listener,) = found.content["listener"]
+    assert listener["url"] == "tcp://localhost:1?anycastPrefix=jms.queue.;multicastPrefix=;dialect=artemis"
+    assert found.says("no prefixes unasked", "multicastPrefix")
+    assert found.left == 0
+
+
+def test_of_two_names_of_an_option_the_newer_one_counts(converted: Conversion) -> None:
+    options = "anycastPrefix=/q/;multicastPrefix=/t/;stompMaxFramePayloadLength=4096;webSocketMaxFramePayloadLength=8192"
+    found = converted(
+        "artemis", core(f"<acceptors><acceptor name='a'>tcp://localhost:1?{options}</acceptor></acceptors>")
+    )
+    (listener,) = found.content["listener"]
+    assert listener["url"] == (
+        "tcp://localhost:1?anycastPrefix=/q/;multicastPrefix=/t/;webSocketMaxFramePayloadLength=8192;dialect=artemis"
+    )
+    assert found.says(
+        "it:3", "stompMaxFramePayloadLength is left out", "webSocketMaxFramePayloadLength counts"
+    )
 
 
 def test_rights_without_users_let_nobody_do_anything(converted: Conversion) -> None:

@@ -28,6 +28,8 @@ from stompbox.numerals import ANY, digits, whole
 UNIX: Final = "unix://"
 ANYWHERE: Final = frozenset(("0.0.0.0", "::"))
 
+# without a prefix each name is as it stands, as in Artemis
+_MAY_BE_NONE: Final = ("anycast_prefix", "multicast_prefix")
 _ELSEWHERE: Final = {
     "sslEnabled": "write ssl:// instead of tcp://",
     "useEpoll": "leave it out",
@@ -229,7 +231,7 @@ def _allowed(option: Field) -> str:
     if option.name == "heart_beat":
         return "auto, or two whole numbers x,y of at least 0 (ms)"
     return (
-        "texts with commas between them"
+        "texts with commas between them" + (", or nothing" if option.name in _MAY_BE_NONE else "")
         if option.item
         else "module:function"
         if option.kind == "module"
@@ -239,7 +241,9 @@ def _allowed(option: Field) -> str:
 
 def _value(option: Field, text: str, where: str) -> Any:
     try:
-        return _several(text) if option.item else _converted(option, _decoded(text))
+        if option.item:
+            return () if option.name in _MAY_BE_NONE and not text.strip() else _several(text)
+        return _converted(option, _decoded(text))
     except ValueError:
         value = "this value" if option.kind == "secret" else shown(text)
         _refuse(where, f"option {option.spelled}: {value} is not allowed; allowed: {_allowed(option)}")

@@ -61,10 +61,15 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, cache_hash=True, rename
 
     # Names of destinations.
     anycast_prefix: Annotated[
-        tuple[str, ...], key("Prefixes of destinations that are queues.", source=_ARTEMIS)
+        tuple[str, ...],
+        key(
+            "Prefixes of destinations that are queues; `anycastPrefix=`: none, so that names which begin so are as they stand.",
+            source=_ARTEMIS,
+        ),
     ] = ("/queue/",)
     multicast_prefix: Annotated[
-        tuple[str, ...], key("Prefixes of destinations that are topics.", source=_ARTEMIS)
+        tuple[str, ...],
+        key("Prefixes of destinations that are topics; `multicastPrefix=`: none.", source=_ARTEMIS),
     ] = ("/topic/",)
 
     virtual_topic_consumer_wildcards: Annotated[

@@ -30,6 +30,7 @@ _DEFAULTS: Final = {
     "default-queue-routing-type": "MULTICAST",
     "dead-letter-address": "",
 }
+_PREFIXES: Final = ("anycastPrefix", "multicastPrefix")
 _RENAMED: Final = {
     "auto-create-jms-queues": "auto-create-queues",
     "auto-delete-jms-queues": "auto-delete-queues",
@@ -141,11 +142,13 @@ class _Conversion:
             table = write_listener(
                 self._draft,
                 endpoint,
-                {**options, "dialect": "artemis"},
+                {**dict.fromkeys(_PREFIXES, ""), **options, "dialect": "artemis"},
                 acceptor.line,
                 is_tls=is_tls,
                 is_open=not self._has_users,
             )
+            if absent := [name for name in _PREFIXES if name not in options]:
+                table.remark(f"as in Artemis, which knows no prefixes unasked: {', '.join(absent)}")
             others = [word for word in spoken if word != "STOMP"]
             if others:
                 table.leave(acceptor.line, title, f"{', '.join(others)}: here it is STOMP alone")

@@ -103,6 +103,9 @@ def write_listener(
     for name in options:
         if name not in kept:
             _leave_option(table, name, line)
+        elif ALIASES.get(name) in kept:
+            del kept[name]
+            table.remark(f"{name} is left out: {ALIASES[name]} counts, which is there too", line)
     try:
         host, port = parse_endpoint(endpoint, "endpoint")
     except ConfigError:

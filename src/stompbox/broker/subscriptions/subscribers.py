@@ -67,15 +67,24 @@ def _starting(consumer: Consumer, bindings: list[Binding]) -> Iterator[None]:
             yield
 
 
+def kind_of_queue(address: Address, destination: Destination) -> int:
+    """The kind of the one queue that `address::queue` names, which is the one that is there, whatever kind is asked for: that decides
+    between two of the same name alone. 0 where there is none."""
+    queues = (ANYCAST, address.anycast), (MULTICAST, address.named)
+    kinds = [kind for kind, there in queues if destination.queue in there]
+    if destination.routing in kinds:
+        return destination.routing
+    return kinds[0] if kinds else 0
+
+
 def routing_of(engine: Engine, destination: Destination) -> int:
-    """What a destination that says nothing means: the kind of the queue it names, the kinds its address has, else its settings."""
+    """What a destination means: the kind of the queue that it names, if that is there, else the kind that is asked for; of one that says
+    nothing the kinds that its address has, else its settings."""
+    known = engine.addresses.get(destination.address)
+    if known is not None and destination.queue and (kind := kind_of_queue(known, destination)):
+        return kind
     if destination.routing:
         return destination.routing
-    known = engine.addresses.get(destination.address)
-    if known is not None and destination.queue in known.anycast:
-        return ANYCAST
-    if known is not None and destination.queue in known.named:
-        return MULTICAST
     if known is not None and known.kinds:
         return ANYCAST if known.kinds & ANYCAST else MULTICAST
     return engine.default_routing(destination.address, of_queue=bool(destination.queue))

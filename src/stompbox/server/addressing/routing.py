@@ -16,7 +16,7 @@ from stompbox.broker.subscriptions import subscribers
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.handles import Body
-from stompbox.message import ANYCAST, MANDATORY, MULTICAST, Run, Shape
+from stompbox.message import ANYCAST, MANDATORY, Run, Shape
 from stompbox.security import Right
 from stompbox.server.addressing import arguments
 from stompbox.server.addressing.brokerheaders import REMEMBERED
@@ -67,7 +67,7 @@ def require_room(connection: Sender, destinations: Sequence[Destination]) -> Non
             address = engine.addresses.get(destination.address)
             kinds = 0 if address is None else address.kinds
             if destination.queue:
-                found = 0 if address is None else kind_of_queue(address, destination)
+                found = 0 if address is None else subscribers.kind_of_queue(address, destination)
                 routing = (
                     found or destination.routing or engine.default_routing(destination.address, of_queue=True)
                 )
@@ -94,7 +94,8 @@ def reach(connection: Sender, destination: Destination) -> tuple[Address, int, s
             permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
         require_room(connection, [destination])
         address = engine.address(name, routing, connection.allowance.maker)
-    routing = destination.routing or address.kinds or engine.default_routing(name)
+    found = subscribers.kind_of_queue(address, destination) if destination.queue else 0
+    routing = found or destination.routing or address.kinds or engine.default_routing(name)
     if routing & ~address.kinds:
         address = engine.address(name, routing, connection.allowance.maker)
     if address.is_blocked:
@@ -111,23 +112,14 @@ def reach(connection: Sender, destination: Destination) -> tuple[Address, int, s
 
 def _exactly(connection: Sender, address: Address, destination: Destination) -> int:
     """The kind of the one queue that `address::queue` names, which is made when it is not there."""
-    if not kind_of_queue(address, destination):
+    if not subscribers.kind_of_queue(address, destination):
         connection.broker.permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, address.name)
     return made_queue(address, destination, connection.allowance.maker)
 
 
-def kind_of_queue(address: Address, destination: Destination) -> int:
-    """The kind of the one queue that `address::queue` names; 0 when it is not there."""
-    kinds = (ANYCAST, address.anycast), (MULTICAST, address.named)
-    return next(
-        (kind for kind, queues in kinds if destination.queue in queues and destination.routing in (0, kind)),
-        0,
-    )
-
-
 def made_queue(address: Address, destination: Destination, maker: Maker | None) -> int:
     """The kind of queue that is meant, of a queue that is made when it is not there."""
-    kind = kind_of_queue(address, destination)
+    kind = subscribers.kind_of_queue(address, destination)
     if not kind:
         kind = destination.routing or address.engine.default_routing(address.name, of_queue=True)
         address.engine.exact_queue(address, destination.queue, kind, maker)

@@ -139,8 +139,11 @@ class Question:
 
     @property
     def verb(self) -> str:
-        """The attribute or the operation."""
-        return self.headers.get(ATTRIBUTE) or self.headers[OPERATION]
+        """The attribute or the operation. An attribute may be spelled as JMX does: `MessageCount` is `messageCount`, `ID` stays."""
+        attribute = self.headers.get(ATTRIBUTE)
+        if not attribute:
+            return self.headers[OPERATION]
+        return attribute if attribute[:2].isupper() else attribute[:1].lower() + attribute[1:]
 
 
 def receive(connection: Asker, frame: Frame, confirm: Callable[[], None]) -> None:

@@ -38,6 +38,7 @@ from stompbox.broker.addresses.duplicates import new_ones
 from stompbox.broker.addresses.limits import Fitting
 from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.subscriptions.staging import Attempt, Prefixes, Publication, Published
+from stompbox.broker.subscriptions.subscribers import kind_of_queue
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.config import ListenerOptions
 from stompbox.errors import IllegalFrame, StompboxError, StoreError
@@ -470,7 +471,8 @@ class _Way:
         address = engine.addresses.get(destination.address) or engine.create_address(
             destination.address, is_auto=True, maker=maker
         )
-        routing = destination.routing or address.kinds or engine.default_routing(address.name)
+        found = kind_of_queue(address, destination) if destination.queue else 0
+        routing = found or destination.routing or address.kinds or engine.default_routing(address.name)
         address.add_kind(routing)
         return address, made_queue(address, destination, maker) if destination.queue else routing
 
