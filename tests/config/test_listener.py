@@ -160,6 +160,7 @@ OPTIONS: list[tuple[str, Any, str, Any, list[str], str]] = [
     ("readOnly", False, "true", True, ["x"], TRUTH),
     ("requireLogin", False, "true", True, ["x"], TRUTH),
     ("allowBodies", False, "true", True, ["x"], TRUTH),
+    ("defaultSubscriptionIds", False, "true", True, ["x"], TRUTH),
     ("countControlBodies", True, "false", False, ["x"], TRUTH),
     ("browsersMakeQueues", False, "true", True, ["x"], TRUTH),
     ("selectorConversion", True, "false", False, ["x"], TRUTH),

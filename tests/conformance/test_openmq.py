@@ -219,6 +219,25 @@ ARTEMIS_CASES = [
         subscribe("a", "/topic/{x}", headers="selector:age > 18"), subscribe("b", "/topic/{x}", headers="selector:age = '20'"),
         send("s", "/topic/{x}", "1", "age:20"), hear("b", "MESSAGE", "1"), sync("a"),
     ], broker="artemis"),
+    Case("a SUBSCRIBE without an id gets one, and is ended by its destination", [
+        say("a", "SUBSCRIBE", "/queue/{x}", headers="ack:client\nreceipt:r"), hear("a", "RECEIPT"), send("s", "/queue/{x}", "1"),
+        hear("a", "MESSAGE", "1", subscription="subscription//queue/{x}"), subscribe("b", "/queue/{x}"),
+        say("a", "UNSUBSCRIBE", "/queue/{x}", headers="receipt:u"), hear("a", "RECEIPT", receipt_id="u"), hear("b", "MESSAGE", "1"),
+        say("a", "SUBSCRIBE", "/queue/{x}"), say("a", "SUBSCRIBE", "/queue/{x}"), refused("a", "subscription-exists"),
+    ], versions=("1.1", "1.2"), broker="artemis"),
+    Case("an ACK of 1.1 says whose message it is, also with such an id", [
+        say("a", "SUBSCRIBE", "/queue/{x}", headers="ack:client\nreceipt:r"), hear("a", "RECEIPT"), send("s", "/queue/{x}", "1"),
+        keep("a", "MESSAGE", m="message-id"), say("a", "ACK", headers="message-id:{m}"), refused("a", "missing-subscription"),
+        say("a", "ACK", headers="message-id:{m}\nsubscription:subscription//queue/{x}"), sync("a"), leave("a"),
+        subscribe("b", "/queue/{x}"), sync("b"),
+    ], versions=("1.1",), broker="artemis"),
+    Case("1.0 has no subscription header where it gave no id", [
+        say("a", "SUBSCRIBE", "/queue/{x}", headers="receipt:r"), hear("a", "RECEIPT"), send("s", "/queue/{x}", "1"),
+        hear("a", "MESSAGE", "1", without=["subscription"]),
+    ], versions=("1.0",), broker="artemis"),
+    Case("a body where none may be is ignored by this dialect, too", [
+        say("a", "SUBSCRIBE", "/queue/{x}", body="x", headers="id:0\nreceipt:r"), hear("a", "RECEIPT", receipt_id="r"), sync("a"),
+    ], broker="artemis"),
     Case("amqMessageId is another for each message", [
         subscribe("a", "/queue/{x}"), send("s", "/queue/{x}", "1"), send("s", "/queue/{x}", "2"), keep("a", "MESSAGE", one="amqMessageId"),
         keep("a", "MESSAGE", two="amqMessageId"), are_ids,

@@ -449,6 +449,13 @@ class ListenerOptions(Struct, frozen=True, kw_only=True, cache_hash=True, rename
     openmq_subscription_ids: Annotated[
         bool, key("A SUBSCRIBE without `id` gets `/subscription-to/<destination>`.", source=_OPENMQ)
     ] = False
+    default_subscription_ids: Annotated[
+        bool,
+        key(
+            "In 1.1 and 1.2 a SUBSCRIBE without `id` gets `subscription/<destination>`, and UNSUBSCRIBE may name the destination alone.",
+            source=_ARTEMIS,
+        ),
+    ] = False
     openmq_temporary_names: Annotated[
         bool,
         key(
@@ -506,6 +513,8 @@ DIALECTS: Final[dict[Dialect, dict[str, Any]]] = {
         "selector_conversion": False,
         "ack_in_transaction": AckInTransaction.IGNORE,
         "default_persistent": False,
+        "allow_bodies": True,
+        "default_subscription_ids": True,
     },
     Dialect.OPENMQ: {
         "require_login": True,

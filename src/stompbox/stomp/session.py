@@ -76,7 +76,7 @@ class Session:
     """One connection's state. `receive` moves it, or raises IllegalFrame and leaves it as it was."""
 
     __slots__ = (
-        "allow_bodies", "allow_transacted_subscriptions", "always_may_nack", "needs_no_ids", "state", "version",
+        "allow_bodies", "allow_transacted_subscriptions", "always_may_nack", "makes_ids", "needs_no_ids", "state", "version",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +85,7 @@ class Session:
         allow_bodies: bool = False,
         allow_transacted_subscriptions: bool = False,
         needs_no_ids: bool = False,
+        makes_ids: bool = False,
         always_may_nack: bool = False,
     ) -> None:
         self.state = SessionState.NEW
@@ -92,6 +93,7 @@ class Session:
         self.allow_bodies = allow_bodies
         self.allow_transacted_subscriptions = allow_transacted_subscriptions
         self.needs_no_ids = needs_no_ids  # of subscriptions, in no version
+        self.makes_ids = makes_ids  # of subscriptions that came without, which ACK must name then
         self.always_may_nack = always_may_nack  # in 1.0, too
 
     def receive(self, frame: Frame) -> None:
@@ -157,7 +159,7 @@ class Session:
         if (
             command == "SUBSCRIBE"
             and version.needs_subscription_id
-            and not self.needs_no_ids
+            and not (self.needs_no_ids or self.makes_ids)
             and "id" not in headers
         ):
             raise IllegalFrame("missing-id", f"SUBSCRIBE needs an id header in STOMP {version.name}")
@@ -173,7 +175,7 @@ class Session:
         headers = frame.headers
         if "id" in headers or any(name in headers for name in DURABLE_NAMES):
             return
-        if self.version.needs_subscription_id and not self.needs_no_ids:
+        if self.version.needs_subscription_id and not (self.needs_no_ids or self.makes_ids):
             raise IllegalFrame("missing-id", f"UNSUBSCRIBE needs an id header in STOMP {self.version.name}")
         if "destination" not in headers:
             raise IllegalFrame("missing-id", "UNSUBSCRIBE needs an id or a destination header")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses import makers
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from stompbox.server.frames.speaker import Speaker
 
 
+ARTEMIS_ID: Final = "subscription/"  # how the id begins that a SUBSCRIBE without one gets (Artemis)
 _Binding = Generator[None, None, dict[str, str]]
 
 
@@ -178,6 +179,8 @@ def _name(connection: Speaker, frame: Frame) -> str:
         return given
     if connection.options.openmq_subscription_ids:
         return OPENMQ_ID + frame.headers["destination"]
+    if connection.options.default_subscription_ids and connection.session.version.needs_subscription_id:
+        return ARTEMIS_ID + frame.headers["destination"]
     return f"\0{connection.broker.new_session()}"  # 1.0 may leave it out: a hidden name
 
 

@@ -53,6 +53,7 @@ class Writing(metaclass=ABCMeta):
             allow_bodies=options.allow_bodies,
             allow_transacted_subscriptions=options.transacted_subscriptions,
             needs_no_ids=options.openmq_subscription_ids or not options.require_ids,
+            makes_ids=options.default_subscription_ids,
             always_may_nack=options.nack_in_every_version,
         )
         self.names = broker.names_of(options)
