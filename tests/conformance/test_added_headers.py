@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
 from tests.conformance.brokers import Brokers
-from tests.conformance.script import Case, Play, Step, gone, hear, leave, play, refused, say, send, subscribe
+from tests.conformance.script import (
+    Case,
+    Play,
+    Step,
+    gone,
+    hear,
+    leave,
+    play,
+    refused,
+    say,
+    send,
+    subscribe,
+    sync,
+)
 from tests.users import users
 
 TRANSFORMER = """
@@ -43,6 +57,13 @@ consume = ["all", "some"]
 create-address = ["all", "some"]
 create-durable-queue = ["all", "some"]
 create-non-durable-queue = ["all", "some"]
+[[permission]]
+match = "kept.#"
+send = ["all", "some"]
+consume = ["all", "some"]
+create-address = ["all"]
+create-durable-queue = ["all", "some"]
+create-non-durable-queue = ["all", "some"]
 [[address-setting]]
 match = "timed.#"
 enable-ingress-timestamp = true
@@ -53,6 +74,7 @@ USERS = {
     "bob": "login:bob\npasscode:b",
     "bob2": "login:bob\npasscode:b",
     "bob3": "login:bob\npasscode:b",
+    "bob4": "login:bob\npasscode:b",
 }
 
 
@@ -94,6 +116,13 @@ CASES = [
     Case("several destinations: all of them, or none", [
         subscribe("a", "/topic/open.{x}"), say("bob", "SEND", "/topic/open.{x},/queue/{x}", "1"), refused("bob", "not-permitted"),
     ], broker="users", login=USERS, versions=("1.2",)),
+    Case("who may not make an address gives it no other kind", [
+        subscribe("a", "/queue/kept.{x}"), say("bob", "SEND", "/topic/kept.{x}", "1"), refused("bob", "not-permitted", "create-address"),
+        say("bob2", "SUBSCRIBE", "/topic/kept.{x}", headers="id:1"), refused("bob2", "not-permitted", "create-address"),
+        subscribe("a", "/topic/kept.{x}.t", id="t"), say("bob3", "SEND", "/queue/kept.{x}.t::q", "2"),
+        refused("bob3", "not-permitted", "create-address"), send("bob4", "/queue/kept.{x}", "3"), hear("a", "MESSAGE", "3"),
+        send("a", "/topic/kept.{x}", "4"), send("bob4", "/topic/kept.{x}", "5"), sync("a"),
+    ], broker="users", login=USERS, versions=("1.2",)),
     Case("so many connections of one user", [
         lambda play: play.client("bob"), lambda play: play.client("bob2"), is_refused("bob3", "too-many-connections"), leave("bob2"),
     ], broker="limited", login=USERS, versions=("1.2",)),
@@ -125,7 +154,7 @@ def brokers(
     folder = tmp_path_factory.mktemp("transformer")
     (folder / "changing.py").write_text(TRANSFORMER, encoding="utf-8")
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(folder))
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
         configurations = {
             "users": CONFIGURATION.format(options="requireLogin=true"),
             "limited": CONFIGURATION.format(options="maxConnectionsPerUser=2"),

@@ -178,7 +178,8 @@ class PermissionTable(Table, frozen=True):
         tuple[str, ...] | None, key("Groups that may look without taking.", source=_ARTEMIS)
     ] = None
     create_address: Annotated[
-        tuple[str, ...] | None, key("Groups that may make the address, by using it too.", source=_ARTEMIS)
+        tuple[str, ...] | None,
+        key("Groups that may make the address, or give it another kind, by using it too.", source=_ARTEMIS),
     ] = None
     delete_address: Annotated[
         tuple[str, ...] | None, key("Groups that may delete the address (admin interface).", source=_ARTEMIS)

@@ -97,6 +97,7 @@ def reach(connection: Sender, destination: Destination) -> tuple[Address, int, s
     found = subscribers.kind_of_queue(address, destination) if destination.queue else 0
     routing = found or destination.routing or address.kinds or engine.default_routing(name)
     if routing & ~address.kinds:
+        require_kind(connection, address, routing, destination.queue)
         address = engine.address(name, routing, connection.allowance.maker)
     if address.is_blocked:
         raise Refused(
@@ -108,6 +109,15 @@ def reach(connection: Sender, destination: Destination) -> tuple[Address, int, s
         permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
         engine.anycast_queue(address, maker=connection.allowance.maker)
     return address, routing, ""
+
+
+def require_kind(connection: Sender, address: Address, routing: int, queue: str) -> None:
+    """Raises Refused where the user of a connection may not give an address another kind: who does makes a part of it, and perhaps the
+    queue, as who makes the whole."""
+    permissions, user = connection.broker.permissions, connection.user
+    permissions.require(user, Right.CREATE_ADDRESS, address.name)
+    if routing & ANYCAST and not address.anycast and not queue:
+        permissions.require(user, Right.CREATE_DURABLE_QUEUE, address.name)
 
 
 def _exactly(connection: Sender, address: Address, destination: Destination) -> int:

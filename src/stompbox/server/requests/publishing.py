@@ -471,8 +471,8 @@ class _Way:
         address = engine.addresses.get(destination.address) or engine.create_address(
             destination.address, is_auto=True, maker=maker
         )
-        found = kind_of_queue(address, destination) if destination.queue else 0
-        routing = found or destination.routing or address.kinds or engine.default_routing(address.name)
+        kind = kind_of_queue(address, destination) if destination.queue else 0
+        routing = kind or destination.routing or address.kinds or engine.default_routing(address.name)
         address.add_kind(routing)
         return address, made_queue(address, destination, maker) if destination.queue else routing
 
