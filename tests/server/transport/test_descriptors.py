@@ -53,3 +53,18 @@ def test_the_limit_of_a_shell_is_raised() -> None:
     shell = f"ulimit -Sn 200 && ulimit -Hn 300 && exec {sys.executable} -c '{RAISED}'"
     found = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["300", "300"]
+
+
+def test_a_system_that_has_fewer_than_it_says_gives_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As macOS does: no hard limit, and another one in its kernel."""
+    now = [256]
+
+    def set_to(_: int, wanted: tuple[int, int]) -> None:
+        if wanted[0] > 61440:
+            raise ValueError("current limit exceeds maximum limit")
+        now[0] = wanted[0]
+
+    monkeypatch.setattr("resource.getrlimit", lambda _: (now[0], resource.RLIM_INFINITY))
+    monkeypatch.setattr("resource.setrlimit", set_to)
+    descriptors.raise_limit()
+    assert now == [WANTED // 2]

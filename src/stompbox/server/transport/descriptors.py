@@ -12,7 +12,6 @@ before that, each with a word. This file counts; whom it concerns, admission.py 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import Final
 
 WANTED: Final = 65536  # files, where the system lets the process have so many: LimitNOFILE of deploy/systemd
@@ -48,11 +47,16 @@ def reachable() -> int:
 def raise_limit() -> None:
     """Lets this process, and those that it starts, open as many files as it may let itself, up to WANTED. Shells give 1024 of them."""
     wanted = reachable()
-    if wanted > limit():
+    while wanted > limit():
         from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 
-        with suppress(OSError, ValueError):  # macOS refuses more than its kernel has
+        try:
             setrlimit(RLIMIT_NOFILE, (wanted, getrlimit(RLIMIT_NOFILE)[1]))
+        except (
+            OSError,
+            ValueError,
+        ):  # macOS tells of no hard limit, and refuses more than kern.maxfilesperproc
+            wanted //= 2
 
 
 def most_sockets() -> int:
