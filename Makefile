@@ -25,6 +25,7 @@ cluster: $(VENV)/.dev ## run three nodes and three nats-servers under load, kill
 	@$(BIN)/python -m tests.crash.cluster --log nats $(ARGS)
 
 test: $(VENV)/.dev ## run the tests, WORKERS=3 side by side; T=tests/stomp only these, ARGS='-k name' for pytest, CHECKED=1 without those that make check has run
+	@$(if $(filter tests,$(T)),$(BIN)/python -m tests.spark.classes || echo "make: the tests go on without")
 	@$(BIN)/python -m pytest $(if $(filter tests,$(T)),-n $(WORKERS) --dist loadfile --no-loadscope-reorder) $(T) $(if $(CHECKED),$(HOUSE:%=--ignore=%)) $(ARGS)
 
 check: $(VENV)/.dev ## ruff, ruff format, mypy --strict and the floors of the house

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stompbox.spark import session
-from tests.sparkhome import SHORT_LIVED
+from tests import sparkhome
 
 CLUSTER = "local-cluster[2,1,1024]"  # two worker processes with a core each
 SETTINGS = {
@@ -20,8 +20,8 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
 }
 QUICK = {  # for a Java that does not live long: starts sooner, and takes less of a processor that others want
-    "spark.driver.extraJavaOptions": SHORT_LIVED,
-    "spark.executor.extraJavaOptions": SHORT_LIVED,
+    "spark.driver.extraJavaOptions": sparkhome.options(),
+    "spark.executor.extraJavaOptions": sparkhome.options(),
 }
 
 
