@@ -252,3 +252,12 @@ def test_users_of_jaas_are_those_of_the_files(converted: Conversion) -> None:
     found = converted("activemq", text, users="ann=pw", roles="clerks=ann")
     assert found.named("user", "name", "ann")["groups"] == ["clerks"]
     assert found.left == 0
+
+
+@pytest.mark.parametrize(("written", "expected"), [("true", True), ("false", None)])
+def test_senders_are_named_where_they_were(
+    converted: Conversion, written: str, expected: bool | None
+) -> None:
+    found = converted("activemq", broker("", f'populateJMSXUserID="{written}"'))
+    assert found.content.get("populate-validated-user") is expected
+    assert found.left == 0

@@ -10,20 +10,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from stompbox.conversion.accounts import Accounts, User, write_user
+from stompbox.conversion.activemqoptions import is_for_all_queues, options_of, prefetch_of
 from stompbox.conversion.draft import Draft, Table
 from stompbox.conversion.elements import Element, read
 from stompbox.conversion.values import resolved, split_options, write_listener
 from stompbox.errors import ConfigError
 from stompbox.numerals import ANY, whole
 
-_OPTIONS: Final = {
-    "maximumConnections": "maxConnections",
-    "wireFormat.maxDataLength": "maxBodySize",
-    "wireFormat.maxFrameSize": "maxBodySize",
-    "transport.hbGracePeriodMultiplier": "heartBeatToConnectionTtlModifier",
-    "needClientAuth": "needClientAuth",
-    "transport.needClientAuth": "needClientAuth",
-}
 _PROTOCOLS: Final = {"tcp": "OpenWire", "ssl": "OpenWire", "nio": "OpenWire", "amqp": "AMQP", "mqtt": "MQTT"}
 _NO_BRIDGE: Final = "the broker opens no connection to other brokers"
 _JAVA: Final = "plug-ins are Java; messageTransformer of a listener is a function in Python"
@@ -48,6 +41,7 @@ _PLUGINS: Final = {
     "forcePersistencyModeBrokerPlugin": "default-persistent says what a SEND is that does not say so itself",
     "timeStampingBrokerPlugin": "max-expiry-delay and expiry-delay of an [[address-setting]] are its ceiling and its default",
 }
+_PREFETCHES: Final = ("queuePrefetch", "topicPrefetch", "durableTopicPrefetch", "queueBrowserPrefetch")
 _RIGHTS: Final = {
     "read": ("consume", "browse"),
     "write": ("send",),
@@ -88,6 +82,7 @@ class _Conversion:
         self._separator = "."  # of the words of names; in the file they have dots all the same
         # what had a NACK is tried again, too: Classic makes a dead letter of it where no plug-in says so
         self._redelivers = False
+        self._prefetch: str | None = None  # of all queues
         # virtualTopicConsumerWildcards, where the file has virtual topics of its own
         self._virtual: list[str] = []
         self._has_users = accounts.users is not None
@@ -97,6 +92,7 @@ class _Conversion:
         self._has_users = self._has_users or any(self._simple_users(broker))
         self._virtual = [*self._virtual_topics(broker)]
         self._redelivers = any(broker.below("plugins", "redeliveryPlugin"))
+        self._prefetch = prefetch_of(broker)
         for plugin in broker.below("plugins", "destinationPathSeparatorPlugin"):
             self._separator = plugin.attributes.get("pathSeparator", "/")
         written = {
@@ -144,6 +140,9 @@ class _Conversion:
                 "brokerId",
             ):
                 top.remark(f"{name} is left out: nothing to set here", broker.line)
+            elif name == "populateJMSXUserID":
+                if value.casefold() == "true":
+                    top.put("populate-validated-user", True, broker.line)
             elif name == "offlineDurableSubscriberTimeout":
                 if whole(value, ANY) is not None:
                     self._setting("#", broker.line).put(
@@ -194,13 +193,10 @@ class _Conversion:
                 )
 
     def _options(self, told: dict[str, str]) -> dict[str, str]:
-        """Under the names that they have here; of two limits of a size the smaller one."""
-        options: dict[str, str] = {}
-        for name, value in told.items():
-            made, number = _OPTIONS.get(name, name), whole(value, ANY)
-            before = whole(options.get(made, ""), ANY)
-            if number is None or before is None or number < before:
-                options[made] = value
+        """With what the file says elsewhere of all listeners."""
+        options = options_of(told)
+        if self._prefetch is not None:
+            options["consumerFlowLimit"] = self._prefetch
         if self._redelivers:
             options["nackPolicy"] = "attempt"
         if self._virtual:
@@ -308,6 +304,9 @@ class _Conversion:
         for name, value in told.items():
             if name in ("queue", "topic", "producerFlowControl"):
                 continue
+            if name in _PREFETCHES:
+                self._prefetched(table, entry, name)
+                continue
             made = _POLICY.get(name)
             if made is None:
                 table.leave(entry.line, f"{name} = {value[:60]!r}", "there is no such setting here")
@@ -321,6 +320,14 @@ class _Conversion:
             self._set(table, "address-full-policy", "BLOCK", entry.line)
         for child in entry.children:
             self._strategy(table, child)
+
+    def _prefetched(self, table: Table, entry: Element, name: str) -> None:
+        value = entry.attributes[name]
+        if name == "queuePrefetch" and is_for_all_queues(entry) and value == self._prefetch:
+            table.remark(f"queuePrefetch is consumerFlowLimit={value} of the listeners", entry.line)
+            return
+        why = "a listener has one for all, consumerFlowLimit; activemq.prefetchSize of a SUBSCRIBE is its own"
+        table.leave(entry.line, f"{name} = {value[:60]!r}", why)
 
     def _strategy(self, table: Table, strategy: Element) -> None:
         for kind in strategy.children:
