@@ -10,6 +10,7 @@ from msgspec import NODEFAULT
 from stompbox.config.configuration import Configuration
 from stompbox.config.fields import Word, fields_of, nearest, parse_size, shown, within, words
 from stompbox.config.options import ListenerOptions
+from stompbox.config.reference import TABLES
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, AddressSettings
 from stompbox.config.tables import AddressTable, QueueTable
 
@@ -132,3 +133,10 @@ def test_a_range_has_both_ends_in_it_and_no_nan(number: float, inside: bool) -> 
 def test_a_long_value_is_cut_in_errors() -> None:
     assert shown("x" * 100) == "'" + "x" * 56 + "..."
     assert shown(True) == "true"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_a_key_is_needs_no_text_to_be_evaluated_at_the_first_reading(name: str) -> None:
+    hints = TABLES[name].__annotations__
+    assert hints
+    assert [key for key, hint in hints.items() if isinstance(hint, str)] == []

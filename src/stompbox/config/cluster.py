@@ -3,8 +3,6 @@
 Decides names, units, ranges and defaults, and what cannot go together. Opens nothing: whether the log is there shows at start.
 """
 
-from __future__ import annotations
-
 import re
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -120,7 +118,7 @@ class ClusterTable(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unk
         )
 
 
-def check_cluster(loaded: Loaded) -> None:
+def check_cluster(loaded: "Loaded") -> None:
     """Refuses a cluster that could not work, or that strangers could join. Raises ConfigError."""
     configuration = loaded.configuration
     table = configuration.cluster
@@ -153,7 +151,7 @@ def check_cluster(loaded: Loaded) -> None:
         loaded.refuse(("cluster", "lead-timeout"), problem, "config-conflict")
 
 
-def _check_link(loaded: Loaded, table: ClusterTable) -> None:
+def _check_link(loaded: "Loaded", table: ClusterTable) -> None:
     if table.listen is None:
         loaded.refuse(("cluster", "log"), "cluster.listen is missing: where the other nodes reach this one")
     host, _ = table.listening()

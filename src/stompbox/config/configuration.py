@@ -4,8 +4,6 @@ Decides names, types, units, ranges and defaults of the keys that stand outside 
 environment and flags is sources.py; what spans keys is checks.py.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final
 
 from msgspec import field

@@ -3,8 +3,6 @@
 How they are read from a URL is listener.py.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final
 
 from msgspec import Struct

@@ -4,8 +4,6 @@ Decides the keys (Artemis's names where Artemis has the setting) and the inherit
 it leaves unset comes from less specific ones, then from the defaults. Does not decide what the broker does with a value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -459,7 +457,6 @@ if TYPE_CHECKING:
         match: str
 
 else:
-    # still texts: msgspec evaluates them when the first file is read, not at import
     _KEYS: Final = AddressSettings.__annotations__
     AddressSetting = defstruct(
         "AddressSetting",
@@ -470,7 +467,7 @@ else:
                     str, key("Addresses this is for: `*` one word, `#` any number of words.", kind="match")
                 ],
             ),
-            *((name, f"{hint} | {UnsetType.__name__}", UNSET) for name, hint in _KEYS.items()),
+            *((name, hint | UnsetType, UNSET) for name, hint in _KEYS.items()),
         ],
         frozen=True,
         kw_only=True,

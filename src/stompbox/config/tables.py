@@ -4,8 +4,6 @@ Decides names, types, units, ranges and defaults. Reading files, the environment
 keys of [[address-setting]] are settings.py, the options of a listener's URL options.py.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Final
 
 from msgspec import Struct, field

@@ -4,8 +4,6 @@ Decides its keys and what is refused in them. What the spans are is server/traci
 OpenTelemetry says (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES` …).
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
@@ -45,7 +43,7 @@ class TracingTable(Table, frozen=True):
         return f"TracingTable(enabled={self.enabled!r}, endpoint={redacted(self.endpoint or 'none')!r})"
 
 
-def check_tracing(loaded: Loaded) -> None:
+def check_tracing(loaded: "Loaded") -> None:
     """Refuses an endpoint that spans cannot be posted to. Raises ConfigError."""
     endpoint = loaded.configuration.tracing.endpoint
     if endpoint is not None and not _is_postable(endpoint):
