@@ -35,8 +35,8 @@ PHASES = tuple(phase for phase in Phase if phase is not Phase.explain)
 settings.register_profile("stompbox", derandomize=True, deadline=None, phases=PHASES)
 settings.load_profile("stompbox")
 
-# Rooms whose files take minutes each come first, so that no worker is left alone with one of them in the end.
-LONGEST_FIRST = ("broker", "compiled", "demo", "pipelines", "spark", "crash", "cli")
+# Rooms and files that take minutes each come first, so that no worker is left alone with one of them in the end.
+LONGEST_FIRST = ("broker", "compiled", "demo", "pipelines", "spark", "crash", "cli", "test_packaging.py")
 
 sparkhome.prepare()
 
@@ -45,9 +45,13 @@ STOP_WITHIN = 30.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the rooms of `LONGEST_FIRST` before the others; within a room the order stays."""
+    """Puts what is in `LONGEST_FIRST` before the rest; within a room the order stays."""
     ranks = {room: rank for rank, room in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: ranks.get(item.nodeid.removeprefix("tests/").partition("/")[0], len(ranks)))
+    items.sort(
+        key=lambda item: ranks.get(
+            item.nodeid.partition("::")[0].removeprefix("tests/").partition("/")[0], len(ranks)
+        )
+    )
 
 
 def pytest_collection_finish() -> None:
