@@ -23,7 +23,7 @@ _OPTIONS: Final = {
 
 
 def options_of(told: Mapping[str, str]) -> dict[str, str]:
-    """Those of a connector; of two limits of a size the smaller one."""
+    """The options that a connector has here; of two limits of a size the smaller one counts."""
     options: dict[str, str] = {}
     for name, value in told.items():
         made, number = _OPTIONS.get(name, name), whole(value, ANY)
