@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stompbox.admin import history
-from stompbox.admin.history import COARSE, COARSE_STEPS, STEPS, UNKNOWN, History, Ring, Series
+from stompbox.admin.history import BUSIEST, COARSE, COARSE_STEPS, STEPS, UNKNOWN, History, Ring, Series
 from stompbox.broker.kinds import Kind
 from stompbox.config import Configuration, ListenerTable
 from stompbox.message import ANYCAST, Run, Shape
@@ -21,6 +21,7 @@ from tests.admin.asking import ask, read
 from tests.admin.conftest import Start
 from tests.admin.test_access import USERS
 from tests.conftest import Served
+from tests.server.turning import World
 from tests.system.plain import Plain
 
 
@@ -285,3 +286,16 @@ def test_one_message_is_enough_for_an_address_that_has_come_since() -> None:
         assert not past.plot("before", "10m").series, "it may be as old as its log"
 
     played(story)
+
+
+def test_places_for_very_many_that_come_together_are_made_in_turns() -> None:
+    world = World()
+    measured = History(world.broker)
+    world.driven(measured.step())
+    for number in range(BUSIEST):
+        sent(world.broker, f"many.{number}", 1)
+    world.until_idle()
+    with world.steps() as steps:
+        world.driven(measured.step())
+    assert len(measured._addresses) == BUSIEST
+    assert steps.longest < 10 * BUSIEST, "lines of Python; the rings of one address take 40"

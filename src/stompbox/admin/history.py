@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
 from heapq import heapify, heapreplace, nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
@@ -200,7 +200,7 @@ class History:
                     moved = self._busiest(moved)
             ready += sum([queue.count for queue in address.anycast.values()])
         before, self._next = self._next or {}, ends
-        chosen = self._choose(moved)
+        chosen = await self.broker.turns.taken(self._choose(moved))
         for name in moved.keys() & self._addresses.keys():
             if name in chosen or name not in before:
                 self._addresses[name].since(ends[name] - moved[name], is_new=name not in before)
@@ -218,8 +218,8 @@ class History:
         stay = {name: moved[name] for name in self._addresses if name in moved}
         return stay | dict(nlargest(BUSIEST, moved.items(), key=itemgetter(1)))
 
-    def _choose(self, moved: Mapping[str, int]) -> set[str]:
-        """Each that had a message has a place while there are some; then the busiest. Returns those that have one since now."""
+    def _choose(self, moved: Mapping[str, int]) -> Generator[None, None, set[str]]:
+        """Gives a place, in steps, to each that had a message while there are some; then to the busiest. Returns those that got one."""
         for name, series in self._addresses.items():
             series.recent = series.recent * 0.9 + moved.get(name, 0)
         chosen: set[str] = set()
@@ -239,6 +239,7 @@ class History:
             self._addresses[name] = Series(ADDRESS_COUNTS, ADDRESS_LEVELS)
             self._addresses[name].recent = moved[name]
             chosen.add(name)
+            yield  # the rings of 200 that have come together take some ms
         return chosen
 
     def _of_broker(self, ready: int) -> dict[str, int]:
