@@ -271,10 +271,10 @@ def _may_subscribe(connection: Speaker, destination: Destination, frame: Frame) 
         permissions.require(connection.user, Right.CREATE_ADDRESS, name)
     if destination.is_stream:
         return
-    if known is not None and subscribers.routing_of(engine, destination) & ~known.kinds:
-        # another kind of the address is made
+    routing = subscribers.routing_of(engine, destination)
+    if known is not None and routing & ~known.kinds:  # another kind of the address is made
         permissions.require(connection.user, Right.CREATE_ADDRESS, name)
-    if subscribers.routing_of(engine, destination) == MULTICAST and not destination.queue:
+    if routing == MULTICAST and not destination.queue:
         permissions.require(connection.user, Right.CREATE_NON_DURABLE_QUEUE, name)
     elif known is None or not ({destination.queue or name} & (known.anycast.keys() | known.named.keys())):
         permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
