@@ -123,6 +123,12 @@ CASES = [
         refused("bob3", "not-permitted", "create-address"), send("bob4", "/queue/kept.{x}", "3"), hear("a", "MESSAGE", "3"),
         send("a", "/topic/kept.{x}", "4"), send("bob4", "/topic/kept.{x}", "5"), sync("a"),
     ], broker="users", login=USERS, versions=("1.2",)),
+    Case("nor does it by a queue's arguments", [
+        subscribe("a", "/topic/kept.{x}"), say("bob", "SEND", "/queue/kept.{x}", "1", "x-max-length:10"),
+        refused("bob", "not-permitted", "create-address"), say("bob2", "SUBSCRIBE", "/queue/kept.{x}", headers="id:1\nx-max-length:10"),
+        refused("bob2", "not-permitted", "create-address"), say("a", "SEND", "/queue/kept.{x}", "2", "x-max-length:10"), sync("a"),
+        subscribe("bob3", "/queue/kept.{x}"), hear("bob3", "MESSAGE", "2"),
+    ], broker="users", login=USERS, versions=("1.2",)),
     Case("so many connections of one user", [
         lambda play: play.client("bob"), lambda play: play.client("bob2"), is_refused("bob3", "too-many-connections"), leave("bob2"),
     ], broker="limited", login=USERS, versions=("1.2",)),

@@ -264,7 +264,8 @@ def _require(connection: Sender, destination: Destination, keys: Keys) -> None:
     if configuration.is_there(engine, name, queue):
         return
     configuration.require_possible(engine, name, keys)
-    if name not in engine.addresses:
+    known = engine.addresses.get(name)
+    if known is None or not known.kinds & ANYCAST:  # it is made, or gets another kind
         permissions.require(connection.user, Right.CREATE_ADDRESS, name)
     permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, name)
     if "auto_delete_queues" in keys:
