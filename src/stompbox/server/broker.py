@@ -35,6 +35,7 @@ from stompbox.server import limiting, notifications
 from stompbox.server.beats import Beats
 from stompbox.server.clients import Clients
 from stompbox.server.committer import Committer
+from stompbox.server.company import Company
 from stompbox.server.configuring import configure, limit_memory, limit_sinks
 from stompbox.server.counting import Counting
 from stompbox.server.delivering import Deliveries
@@ -120,7 +121,6 @@ class Broker(Clients):
     )
     is_view = False  # of a node that follows: it answers, and changes nothing (cluster/view.py)
     _ending: asyncio.Task[None] | None = None  # once it was told to stop
-    _served = 0  # connections that waited for the last commit
     _is_preparing = False  # the next commit is gathered in steps
 
     def __init__(
@@ -162,7 +162,7 @@ class Broker(Clients):
         self.faults = Faults(self, Path(configuration.data) if is_durable else None)
         self.turns = Turns(self, configuration)
         self.deliveries, self.releases = _deliveries_of(self), Releases(self)
-        self.committer = Committer(store, loop, self._committed, self.faults.stop)
+        self.company, self.committer = Company(), Committer(store, loop, self._committed, self.faults.stop)
         self.sinks, self.publications = Sinks(self.engine, recovered.entries), Publications(self)
         schedules.attend(self)
         self.logins = Logins(self)
@@ -362,20 +362,29 @@ class Broker(Clients):
 
     def _commit_when_due(self, *, is_turn_over: bool) -> None:
         if self.is_wanted:
-            if is_turn_over or (self._served < 2 and len(self.waiting) < 2):
-                # there is no company to wait for
+            if self.company.is_whole(len(self.waiting), is_turn_over=is_turn_over):
                 self._commit_wanted()
             elif not self._commit_planned:
-                self._commit_planned = True
-                self.loop.call_soon(self._commit_wanted)
+                self._plan_commit()
         elif self._commit_timer is None:
             self._commit_timer = self.loop.call_later(
                 self.configuration.max_commit_delay / 1000, self._commit_late
             )
 
+    def _plan_commit(self) -> None:
+        self._commit_planned = True
+        self.loop.call_soon(self._commit_or_look)
+
+    def _commit_or_look(self) -> None:
+        if self.company.is_worth_a_look(len(self.waiting)) and not self.is_stopping:
+            self._plan_commit()
+        else:
+            self._commit_wanted()
+
     def _commit_wanted(self) -> None:
-        """Commits what is waited for, when all that the sockets had was obeyed: who came together is served together."""
+        """Commits what is waited for: who came together is served together."""
         self._commit_planned = False
+        self.company.goes()
         if self.is_wanted and not self.committer.is_busy and not self.disk.is_waiting:
             self._start_commit()
 
@@ -476,7 +485,7 @@ class Broker(Clients):
                 self.counting.landed(sequence)
             else:
                 self.counting.failed()
-        self._served = len(self.waiting)
+        self.company.served = len(self.waiting)
         self.releases.release(sequence, error)
 
     def spawn(self, work: Coroutine[Any, Any, None], connection: ClientConnection | None = None) -> None:
