@@ -355,11 +355,15 @@ class Commits:
         self._is_whole, self._taken = False, None
         self.engine.bodies.landed()
         return (
-            (_land_offsets, self._addresses.items()),
+            (self._land_offsets, self._addresses),
             (_land_caches, self._caches),
             (self._settle, self._units),
             (self._show, self._addresses),
         )
+
+    def _land_offsets(self, addresses: Iterable[Address]) -> None:
+        for address in addresses:
+            address.log.landed(self._addresses[address])
 
     def _settle(self, units: Iterable[UnitOfWork]) -> None:
         for unit in units:
@@ -434,11 +438,6 @@ def _leaving(engine: Engine, queues: list[Queue]) -> Iterator[None]:
         lifetimes.queue_left(engine, queue)
         engine.work.spend(GOING)
         yield
-
-
-def _land_offsets(offsets: Collection[tuple[Address, int]]) -> None:
-    for address, next in offsets:
-        address.log.landed(next)
 
 
 def _land_caches(caches: Collection[Duplicates]) -> None:
