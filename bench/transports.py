@@ -1,10 +1,11 @@
 """What TLS and WebSocket cost beside plain TCP, how fast connections come and go, and what an idle one takes of memory.
 
-    python -m bench.transports [--rows tcp,tls,ws,wss,storm,idle] [--messages 300000] [--rounds 3] [--json FILE]
+    python -m bench.transports [--rows tcp,tls,ws,wss,tcp-1,tls-1,ws-1,wss-1,storm,idle] [--messages 300000] [--rounds 3] [--json FILE]
 
 One broker has a plain and a TLS listener. A sender streams messages of 100 octets to a queue, a consumer (ack:auto) reads them: as
-frames in a stream, or as a browser does, one frame in each WebSocket message. Both are counted to the last. Loads take turns, so that the
-machine's ups and downs meet all of them; told is the median. CPU is that of the broker's process, for a delivery or a connection.
+frames in a stream, or as a browser does, one frame in each WebSocket message, with a mask of its own. `-1`: 50 senders send 5,000 a second
+between them, one frame in one write. All are counted to the last. Loads take turns, so that the machine's ups and downs meet all of them;
+told is the median. CPU is that of the broker's process, for a delivery or a connection. `idle` has a broker of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import resource
+import secrets
 import socket
 import ssl
 import subprocess
@@ -35,7 +37,12 @@ WITHIN: Final = 120.0  # seconds for one load
 ATONCE: Final = 1 << 18  # octets of a write
 STORM: Final = 5000  # connections
 TOGETHER: Final = 100  # of them that log in at a time
+SENDERS: Final = 50  # of messages that come one at a time,
+EVERY: Final = 0.01  # seconds, one of each
+PART: Final = 30  # of so many messages of a stream they have one
 LOADS: Final = {"tcp": (False, False), "tls": (True, False), "ws": (False, True), "wss": (True, True)}
+SINGLE: Final = "-1"
+SEND: Final = f"SEND\ndestination:{DESTINATION}\ncontent-length:{len(BODY)}\n\n".encode() + BODY + b"\0"
 LOGIN: Final = b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:0,0\n\n\0"
 
 
@@ -61,12 +68,14 @@ class Link:
         self.until(b"\r\n\r\n")
 
     def packed(self, frame: bytes) -> bytes:
-        """As it goes over the wire: in a WebSocket message of its own, whose mask is zero (RFC 6455, 5.3), or as it is."""
+        """As it goes over the wire: in a WebSocket message of its own, with a mask that nobody foresees (RFC 6455, 5.3), or as it is."""
         if not self.is_web:
             return frame
-        size = len(frame)
+        size, mask = len(frame), secrets.token_bytes(4)
         length = bytes((0x80 | size,)) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
-        return b"\x81" + length + bytes(4) + frame
+        masks = (mask * (size // 4 + 1))[:size]
+        masked = (int.from_bytes(frame, "big") ^ int.from_bytes(masks, "big")).to_bytes(size, "big")
+        return b"\x81" + length + mask + masked
 
     def say(self, *frames: bytes) -> None:
         self.stream.sendall(b"".join(map(self.packed, frames)))
@@ -127,24 +136,44 @@ class Scene:
 
     def stream(self, name: str, messages: int) -> dict[str, float]:
         """Messages a second, and us of the broker's CPU for each."""
+        sender, consumer = self._link(name), self._consumer(name)
+        size = len(sender.packed(SEND))
+        load = b"".join(sender.packed(SEND) for _ in range(max(1, min(messages, ATONCE // size))))
+        sending = threading.Thread(target=_pour, args=(sender, load, messages * size))
+        took, spent = self._counted(sending, consumer, messages)
+        sender.stream.close()
+        return {"messages/s": messages / took, "us": spent / messages * 1e6}
+
+    def single(self, name: str, messages: int) -> dict[str, float]:
+        """us of the broker's CPU for a delivery of messages that come one at a time."""
+        name = name.removesuffix(SINGLE)
+        rounds = max(1, messages // PART // SENDERS)
+        senders, consumer = [self._link(name) for _ in range(SENDERS)], self._consumer(name)
+        sending = threading.Thread(target=_drip, args=(senders, rounds))
+        _, spent = self._counted(sending, consumer, rounds * SENDERS)
+        for sender in senders:
+            sender.stream.close()
+        return {"us": spent / (rounds * SENDERS) * 1e6}
+
+    def _link(self, name: str) -> Link:
         is_secret, is_web = LOADS[name]
-        port = self.secret if is_secret else self.broker.port
-        sender, consumer = [Link(port, is_secret=is_secret, is_web=is_web) for _ in range(2)]
+        return Link(self.secret if is_secret else self.broker.port, is_secret=is_secret, is_web=is_web)
+
+    def _consumer(self, name: str) -> Link:
+        consumer = self._link(name)
         consumer.say(b"SUBSCRIBE\nid:1\ndestination:%b\nreceipt:1\n\n\0" % DESTINATION.encode())
         consumer.until(b"RECEIPT")
-        head = f"SEND\ndestination:{DESTINATION}\ncontent-length:{len(BODY)}\n\n".encode()
-        each = sender.packed(head + BODY + b"\0")
-        load = each * max(1, min(messages, ATONCE // len(each)))
-        sending = threading.Thread(target=_pour, args=(sender, load, messages * len(each)))
+        return consumer
+
+    def _counted(self, sending: threading.Thread, consumer: Link, messages: int) -> tuple[float, float]:
+        """Seconds until all have come, and of the broker's CPU."""
         before, begun = cpu_seconds(self.broker.pid), time.perf_counter()
         sending.start()
         consumer.count(messages)
         took = time.perf_counter() - begun
         sending.join()
-        spent = cpu_seconds(self.broker.pid) - before
-        sender.stream.close()
         consumer.stream.close()
-        return {"messages/s": messages / took, "us": spent / messages * 1e6}
+        return took, cpu_seconds(self.broker.pid) - before
 
     def storm(self, _: str, __: int) -> dict[str, float]:
         """From connect to CONNECTED, and gone again."""
@@ -158,7 +187,9 @@ class Scene:
         return {"connections/s": STORM / took, "us": spent / STORM * 1e6}
 
     def idle(self, _: str, __: int) -> dict[str, float]:
-        """KiB of resident memory that a connection takes which has logged in and says nothing."""
+        """KiB of resident memory that a connection takes which has logged in and says nothing: of a broker that had none before."""
+        self.broker.stop()
+        self.broker.start()
         before = memory_mib(self.broker.pid, "VmRSS")
         links: list[socket.socket] = []
         for _first in range(0, STORM, TOGETHER):
@@ -190,9 +221,18 @@ def _pour(link: Link, load: bytes, left: int) -> None:
         left -= len(load)
 
 
+def _drip(senders: Sequence[Link], rounds: int) -> None:
+    """One message of each sender, again and again, at a rate of its own: who is late does not make up for it."""
+    for _ in range(rounds):
+        due = time.perf_counter() + EVERY
+        for sender in senders:
+            sender.say(SEND)
+        time.sleep(max(0.0, due - time.perf_counter()))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.transports", description=__doc__.partition("\n")[0])
-    names = (*LOADS, "storm", "idle")
+    names = (*LOADS, *(name + SINGLE for name in LOADS), "storm", "idle")
     parser.add_argument("--rows", default=",".join(names), help=f"of {', '.join(names)}")
     parser.add_argument("--messages", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -218,6 +258,7 @@ def measured(scene: Scene, rows: Sequence[str], rounds: int, messages: int) -> d
     """The median of each figure of each row, which is printed; the first round of streams warms up."""
     loads: dict[str, Callable[[str, int], dict[str, float]]] = {
         **dict.fromkeys(LOADS, scene.stream),
+        **{name + SINGLE: scene.single for name in LOADS},
         "storm": scene.storm,
         "idle": scene.idle,
     }
