@@ -43,6 +43,7 @@ from stompbox.server.disk import Disk
 from stompbox.server.faults import Faults, watch
 from stompbox.server.frames.transactions import Timeouts
 from stompbox.server.frames.uploads import disk_failed
+from stompbox.server.generations import YoungGeneration
 from stompbox.server.ledger import Ledger
 from stompbox.server.loading import Loads
 from stompbox.server.logins import Logins
@@ -192,7 +193,7 @@ class Broker(Clients):
         self.progress: Progress | None = None  # of pipelines, once one has told of itself
         self.timeouts = Timeouts(self, configuration.transaction_timeout)
         self.disk: Disk = Disk(self, Path(configuration.data) if is_durable else None)
-        self.frames, self.beats = FrameLogs(self), Beats(self)
+        self.frames, self.beats, self.young = FrameLogs(self), Beats(self), YoungGeneration()
         self.ledger = Ledger(self, configuration.max_client_memory)
         self.counting = (
             Counting(self) if configuration.persist_delivery_count_before_delivery and is_durable else None
@@ -330,6 +331,7 @@ class Broker(Clients):
         self._flush_planned = False
         self.set_time()
         self.flush(is_turn_over=True)
+        self.young.look(self.loop.time())
 
     def _plan_tick(self, deadline: int) -> None:
         if self._tick_timer is not None:

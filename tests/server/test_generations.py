@@ -1,0 +1,58 @@
+"""What is made while as much goes is collected before it is much."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from stompbox.server.generations import EVERY, MANY, YoungGeneration
+from tests.server.turning import World
+
+
+@pytest.fixture
+def collected() -> Iterator[list[int]]:
+    """Generations that were collected meanwhile. The collector does nothing by itself."""
+    found: list[int] = []
+
+    def note(phase: str, told: dict[str, int]) -> None:
+        if phase == "start":
+            found.append(told["generation"])
+
+    gc.collect()
+    gc.disable()
+    gc.callbacks.append(note)
+    yield found
+    gc.callbacks.remove(note)
+    gc.enable()
+
+
+def test_many_young_objects_are_collected(collected: list[int]) -> None:
+    young = YoungGeneration()
+    young.look(1.0)
+    assert collected == []
+    kept = [[number] for number in range(2 * MANY)]
+    young.look(1.0 + EVERY)
+    assert collected == [1]
+    assert len(gc.get_objects(0)) < len(kept)
+    young.look(1.0 + 3 * EVERY)
+    assert collected == [1], "those are old now"
+
+
+def test_it_is_not_looked_all_the_time(collected: list[int]) -> None:
+    young = YoungGeneration()
+    young.look(1.0)
+    kept = [[number] for number in range(2 * MANY)]
+    young.look(1.0 + EVERY / 2)
+    assert collected == [] and kept
+
+
+def test_a_broker_looks_while_it_has_something_to_do(collected: list[int]) -> None:
+    world = World()
+    client = world.client()
+    world.turn()
+    kept = [[number] for number in range(2 * MANY)]
+    client.say(("SEND", {"destination": "/queue/a"}))
+    world.turn(2)
+    assert 1 in collected and kept
