@@ -19,7 +19,7 @@ class YoungGeneration:
         self._next = 0.0
 
     def look(self, now: float) -> None:
-        """`now`: seconds by the loop's clock."""
+        """Collects what is young where that is much. `now`: seconds by the loop's clock."""
         if now < self._next:
             return
         self._next = now + EVERY
