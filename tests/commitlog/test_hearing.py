@@ -27,7 +27,8 @@ class Ear:
 
 def test_it_counts_from_when_it_begins_to_listen() -> None:
     ear = Ear()
-    ear.now += 2
+    ear.now += 5
+    ear.ask(2, wait=2)
     assert ear.quiet == 2
     ear.hearing.begin()
     assert ear.quiet == 0
@@ -35,9 +36,23 @@ def test_it_counts_from_when_it_begins_to_listen() -> None:
 
 def test_a_sign_of_the_leader_begins_it_anew() -> None:
     ear = Ear()
-    ear.now += 2
+    ear.ask(2, wait=2)
     ear.heard = ear.now - 0.5
     assert ear.quiet == 0.5
+
+
+def test_what_it_did_not_ask_is_not_counted() -> None:
+    """A disk that takes seconds for what was read, while the log may be away for all."""
+    ear = Ear()
+    for _ in range(4):
+        ear.ask(0.25)
+        ear.now += 3
+        assert ear.quiet <= 1
+    assert ear.quiet == 1
+    ear.heard = ear.now - 2  # in which it did not ask, either
+    assert ear.quiet == 0
+    ear.ask(0.25)
+    assert ear.quiet == 0.25
 
 
 def test_answers_in_time_are_counted_whole() -> None:
@@ -55,12 +70,12 @@ def test_what_an_answer_is_late_is_not_counted() -> None:
 
 def test_while_no_answer_comes_it_stands_still() -> None:
     ear = Ear()
-    ear.now += 1
+    ear.ask(1, wait=1)
     ear.hearing.asks(0.25)
     ear.now += 30
     assert ear.quiet == pytest.approx(1.25 + SLACK)
     ear.hearing.answered()
-    ear.now += 1
+    ear.ask(1, wait=1)
     assert ear.quiet == pytest.approx(2.25 + SLACK)
 
 
@@ -71,15 +86,17 @@ def test_a_sign_that_comes_while_an_answer_is_late_counts() -> None:
     ear.heard = ear.now - 10
     assert ear.quiet == 0
     ear.hearing.answered()
-    ear.now += 1
+    ear.ask(1, wait=1)
     assert ear.quiet == 1
 
 
 def test_a_log_that_gives_no_answer_begins_it_anew() -> None:
     ear = Ear()
-    ear.now += 5
+    ear.ask(5, wait=5)
     ear.hearing.asks(0.25)
     ear.hearing.refused()
     assert ear.quiet == 0
     ear.now += 1
+    assert ear.quiet == 0
+    ear.ask(1, wait=1)
     assert ear.quiet == 1

@@ -1,7 +1,8 @@
 """For how long a node could hear the log, and heard nothing of a leader: by this, and by no other clock, it decides to try to lead.
 
-Time in which the log did not answer the node itself is not counted: a log that is away for all says nothing of the leader. This file counts
-seconds that others tell it, and asks nobody.
+Time in which the log did not answer the node itself is not counted: a log that is away for all says nothing of the leader. Nor is time in
+which the node did not ask, as while its disk is slow: whether the log would have answered then, nobody knows. This file counts seconds that
+others tell it, and asks nobody.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Hearing:
         self._lock = Lock()
         self._since = clock()  # it counts from here on,
         self._deaf = 0.0  # without so many seconds
-        self._late: float | None = None  # when the answer that is waited for counts as late
+        self._late = self._since  # when it counts no more: an answer is late, or none is waited for
 
     def begin(self) -> None:
         """Counts from now on."""
@@ -35,20 +36,25 @@ class Hearing:
     def asks(self, wait: float) -> None:
         """The log was asked for records, and to wait for so many seconds where there is none."""
         with self._lock:
+            self._leave_out()
             self._late = self._clock() + wait + SLACK
 
     def answered(self) -> None:
         """The log has answered what it was asked last."""
         with self._lock:
-            self._look()
-            self._deaf += self._lateness()
-            self._late = None
+            self._leave_out()
+            self._late = self._clock()
 
     def refused(self) -> None:
         """The log has given no answer."""
         with self._lock:
-            self._restart(self._clock())
-            self._late = None
+            self._late = self._clock()
+            self._restart(self._late)
+
+    def _leave_out(self) -> None:
+        """What is not counted until now stays so."""
+        self._look()
+        self._deaf += self._lateness()
 
     def _look(self) -> None:
         heard = self._heard()
@@ -56,7 +62,7 @@ class Hearing:
             self._restart(heard)
 
     def _lateness(self) -> float:
-        return 0.0 if self._late is None else max(0.0, self._clock() - max(self._late, self._since))
+        return max(0.0, self._clock() - max(self._late, self._since))
 
     @property
     def quiet(self) -> float:

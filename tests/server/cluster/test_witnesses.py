@@ -69,16 +69,19 @@ class Node:
         self.asked = None
 
     def read(self) -> None:
-        """As an Applier does: the log answers at once, or not before it is there again, or says that it is away."""
-        if self.asked is None:
-            self.hearing.asks(WAIT)
-            self.asked = self.model.now
-        if self.reaches_log and self.model.is_log_there:
-            self.hearing.answered()
-            self.asked = None
-        elif self.model.now - self.asked > 2.0:
-            self.hearing.refused()
-            self.asked = None
+        """As an Applier does: the log answers when it has waited, or not before it is there again, or says that it is away."""
+        if self.asked is not None:
+            waited = self.model.now - self.asked
+            if self.reaches_log and self.model.is_log_there:
+                if waited < WAIT:
+                    return
+                self.hearing.answered()
+            elif waited > 2.0:
+                self.hearing.refused()
+            else:
+                return
+        self.hearing.asks(WAIT)
+        self.asked = self.model.now
 
 
 class Clocks(RuleBasedStateMachine):
@@ -119,7 +122,7 @@ class Clocks(RuleBasedStateMachine):
                 node.listen()
             return
         node.read()
-        if node.asked is None and node.hearing.quiet > TAKEOVER:
+        if node.reaches_log and self.is_log_there and node.hearing.quiet > TAKEOVER:
             self._lead(node)
 
     def _look_as_leader(self, node: Node) -> None:

@@ -160,8 +160,7 @@ class Leadership:
         self._tell_who_waits()
         for link in list(self.links.values()):
             link.look(self.table.takeover_after / 1000)
-            if is_silent:
-                link.ask(self.told(asks=True))
+            link.ask(self.told(asks=True))  # also while the log answers: so their last word is young when it does not
         if self.loop.time() > self._trim_at:
             self._trim()
         period = min(MOST, self.table.takeover_after / 1000 / BEATS)
