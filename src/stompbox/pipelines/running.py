@@ -39,6 +39,7 @@ from stompbox.pipelines.settings import (
     TransformTable,
 )
 from stompbox.spark import session
+from stompbox.spark.home import at_home
 from stompbox.spark.link import leased
 from stompbox.spark.offsets import between
 from stompbox.spark.requests import describe
@@ -178,7 +179,8 @@ def _launch_apart(log: Path, settings: dict[str, str], plan: Plan) -> None:
                     session.session_gives_way(gateway.proc.pid, nice)
                     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
-                session.giving_way(nice, start)
+                with at_home():
+                    session.giving_way(nice, start)
         except PySparkException:
             raise LocalError("spark-ended", f"Java did not start; {log} says why") from None
 

