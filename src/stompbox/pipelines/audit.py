@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from stompbox.errors import UsageError
 from stompbox.pipelines.checkpoints import positions
+from stompbox.pipelines.frames import frame_of
 from stompbox.pipelines.outputs import Output, fetched
 from stompbox.pipelines.plan import Plan
 from stompbox.pipelines.progress import Finished
@@ -63,7 +64,7 @@ _PARTS: Final = f"""
   LEFT JOIN logs p ON p.address = s.address
 """
 """A part is good where the table has each offset once, and the broker the same bodies or none of them any more. `anywhere`: offsets may be
-left out, and the broker must have the same ones."""
+left out, and the broker must have the same ones. Where all parts are, there can be gaps between them and no other difference of offsets."""
 _COMPARED: Final = f"""
   SELECT c.address, offset, offset AS last, copies, low, high, sum, int(stored) AS stored_rows, copies AS kept_rows,
          int(stored AND copies IS NOT NULL) AS compared_rows, p.position, p.next
@@ -76,14 +77,18 @@ _COMPARED: Final = f"""
                          FROM again LEFT SEMI JOIN bad ON bad.address = again.address AND bad.part = offset DIV {PART}) s
         ON t.address = s.address AND t.offset = s.offset) c
   LEFT JOIN logs p ON p.address = c.address
-  UNION ALL
-  SELECT address, first, last, 1, NULL, NULL, NULL, stored, copies, stored, NULL, NULL FROM parts WHERE is_good
+"""
+_GOOD: Final = """
+  SELECT address, first AS offset, last, 1L AS copies, CAST(NULL AS BIGINT) AS low, CAST(NULL AS BIGINT) AS high,
+         CAST(NULL AS BIGINT) AS sum, stored AS stored_rows, copies AS kept_rows, stored AS compared_rows, CAST(NULL AS BIGINT) AS position, CAST(NULL AS BIGINT) AS next
+  FROM parts WHERE is_good
 """
 _RANGES: Final = f"""
   SELECT b.address, greatest(b.part * {PART}, p.oldest) AS start, least((b.part + 1) * {PART}, p.next) AS stop, p.incarnation
   FROM bad b JOIN logs p ON b.address = p.address AND p.next IS NOT NULL
   WHERE greatest(b.part * {PART}, p.oldest) < least((b.part + 1) * {PART}, p.next)
 """
+_FOUND: Final = "kind STRING, address STRING, offset BIGINT, last BIGINT, id STRING"
 _DIFFERENCES: Final = {
     "missing": """SELECT 'missing' AS kind, address, offset, last, '' AS id FROM compared
                   WHERE copies IS NULL AND offset < position""",
@@ -134,11 +139,15 @@ def _audited(session: Any, plan: Plan, step: AuditTable, archive: ArchiveTable, 
     views.logs(done)
     compared = views.compared()
     cached = [compared]  # each is asked several times, and each time would read everything
-    kinds = {kind: text for kind, text in _DIFFERENCES.items() if kind != "gap" or not archive.selector}
+    kinds = {
+        kind: text
+        for kind, text in _DIFFERENCES.items()
+        if (kind != "gap" and views.bad) or (kind == "gap" and not archive.selector)
+    }
     if step.sent:
         cached.append(_sent_views(views, step, fetched(plan, step.name, step.sent)))
         kinds |= _SENT_DIFFERENCES
-    found = session.sql(" UNION ALL ".join(kinds.values())).cache()
+    found = (session.sql(" UNION ALL ".join(kinds.values())) if kinds else frame_of(session, _FOUND)).cache()
     try:
         return _finished(step, plan, compared, found, session)
     finally:
@@ -159,6 +168,7 @@ class _Views:
     ) -> None:
         self.session: Final = session
         self.cached: Final[list[Any]] = []
+        self.bad = 0  # parts
         self._plan: Final = plan
         self._archive: Final = archive
         self._kept: Final = kept
@@ -166,13 +176,13 @@ class _Views:
 
     def archived(self, columns: str) -> Any:
         """Rows of the table with these columns (DDL)."""
-        none = self.session.createDataFrame([], columns)
+        none = frame_of(self.session, columns)
         return none if self._kept is None else self._kept.select(*none.columns)
 
     def stored(self, columns: str) -> Any:
         """The rows that the broker has of the addresses that are audited."""
         if not self._extents:
-            return self.session.createDataFrame([], columns)
+            return frame_of(self.session, columns)
         options = {
             **self._plan.connection(),
             "destination": ",".join(self._archive.destinations),
@@ -188,7 +198,7 @@ class _Views:
             (name, done.get(name, 0), *_extent(self._extents.get(name))) for name in {*done, *self._extents}
         ]
         columns = "address STRING, position BIGINT, oldest BIGINT, next BIGINT, incarnation STRING"
-        self.session.createDataFrame(rows, columns).createOrReplaceTempView("logs")
+        frame_of(self.session, columns, rows).createOrReplaceTempView("logs")
 
     def compared(self) -> Any:
         """Each part in which all is well is a row, and each offset of the others, which are read again."""
@@ -199,8 +209,9 @@ class _Views:
         parts.createOrReplaceTempView("parts")
         bad = parts.where("NOT is_good")
         bad.createOrReplaceTempView("bad")
-        self._again(bad.count()).createOrReplaceTempView("again")
-        found = self.session.sql(_COMPARED).cache()
+        self.bad = bad.count()
+        self._again(self.bad).createOrReplaceTempView("again")
+        found = self.session.sql(f"{_COMPARED} UNION ALL {_GOOD}" if self.bad else _GOOD).cache()
         found.createOrReplaceTempView("compared")
         return found
 
@@ -208,18 +219,20 @@ class _Views:
         """What the broker has of the parts that are not good, so many, and nothing else of it. Tasks get these parts as rows: no option
         names them, and none passes through the driver."""
         if not count or not self._extents:
-            return self.session.createDataFrame([], _BODIES)
+            return frame_of(self.session, _BODIES)
         tasks = min(count, TASKS * self.session.sparkContext.defaultParallelism)
         return self.session.sql(_RANGES).repartition(tasks).mapInArrow(self._reading(), _BODIES)
 
     def _reading(self) -> Callable[[Iterable[Any]], Iterator[Any]]:
+        from pyspark.sql.types import StructType
+
         given = {
             **self._plan.connection(),
             "destination": ",".join(self._archive.destinations),
             "failOnDataLoss": "false",
         }
         options = source_options(Given(given), streaming=False)
-        schema = self.session.createDataFrame([], _BODIES).schema
+        schema = StructType.fromDDL(_BODIES)
         return partial(
             read_ranges,
             options,

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from stompbox.pipelines import disk
 from stompbox.pipelines.checkpoints import positions
+from stompbox.pipelines.frames import frame_of
 from stompbox.pipelines.outputs import Output
 from stompbox.pipelines.page import MOST_DRAWN, MOST_LISTED, Figures, Totals, page
 from stompbox.pipelines.plan import Plan
@@ -84,7 +85,7 @@ def _counted(session: Any, plan: Plan, step: ReportTable, archives: list[Archive
     folder = output.folder
     tables = {
         "hours": session.sql(_HOURS),
-        "lags": session.createDataFrame([lag for archive in archives for lag in _lags(plan, archive)], _LAGS),
+        "lags": frame_of(session, _LAGS, [lag for archive in archives for lag in _lags(plan, archive)]),
         "dead-letters": session.sql(_DEAD),
     }
     for name, table in tables.items():
@@ -127,7 +128,7 @@ def _rows(session: Any, plan: Plan, archives: list[ArchiveTable]) -> Any:
     from pyspark.sql.functions import lit
 
     names = ("archive", "address", "offset", "timestamp", "archived", "body")
-    found = session.createDataFrame([], _ROWS)
+    found = frame_of(session, _ROWS)
     for archive in archives:
         rows = read(session, _table(plan, archive), columns=names)
         if rows is not None:
@@ -144,7 +145,7 @@ def _dead(session: Any, plan: Plan, step: ReportTable) -> Any:
     with leased(plan.target()) as link:
         there = [name for name in step.dead_letters if describe(link, name, create=False).extents]
     if not there:
-        return session.createDataFrame([], _DEAD_ROWS)
+        return frame_of(session, _DEAD_ROWS)
     options = {**plan.connection(), "destination": ",".join(there), "failOnDataLoss": "false"}
     return session.read.format("stomp").options(**options).schema(_DEAD_ROWS).load()
 
