@@ -80,7 +80,8 @@ _COMPARED: Final = f"""
 """
 _GOOD: Final = """
   SELECT address, first AS offset, last, 1L AS copies, CAST(NULL AS BIGINT) AS low, CAST(NULL AS BIGINT) AS high,
-         CAST(NULL AS BIGINT) AS sum, stored AS stored_rows, copies AS kept_rows, stored AS compared_rows, CAST(NULL AS BIGINT) AS position, CAST(NULL AS BIGINT) AS next
+         CAST(NULL AS BIGINT) AS sum, stored AS stored_rows, copies AS kept_rows, stored AS compared_rows,
+         CAST(NULL AS BIGINT) AS position, CAST(NULL AS BIGINT) AS next
   FROM parts WHERE is_good
 """
 _RANGES: Final = f"""
