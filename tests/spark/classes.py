@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from stompbox.spark.classes import Classes
 from tests import sparkhome
 from tests.conftest import ROOT
 from tests.spark.soak import Soak
@@ -24,7 +25,7 @@ FORMS: Final = ("parquet", "stomp")
 WITHIN: Final = 600.0  # s, on a busy machine
 
 
-def make(classes: sparkhome.Classes) -> None:
+def make(classes: Classes) -> None:
     """Makes them where they are not there."""
     folder = classes.file.parent
     folder.mkdir(parents=True, exist_ok=True)
@@ -35,7 +36,7 @@ def make(classes: sparkhome.Classes) -> None:
                 _run(Path(made), classes).replace(classes.file)
 
 
-def _run(folder: Path, classes: sparkhome.Classes) -> Path:
+def _run(folder: Path, classes: Classes) -> Path:
     """The file that Java has written. Whatever holds the output of the application has ended with it, Java too."""
     file = folder / classes.file.name
     soak = Soak(folder, forms=FORMS)

@@ -13,7 +13,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -39,6 +39,7 @@ from stompbox.pipelines.settings import (
     TransformTable,
 )
 from stompbox.spark import session
+from stompbox.spark.classes import sharing_classes
 from stompbox.spark.home import at_home
 from stompbox.spark.link import leased
 from stompbox.spark.offsets import between
@@ -179,7 +180,8 @@ def _launch_apart(log: Path, settings: dict[str, str], plan: Plan) -> None:
                     session.session_gives_way(gateway.proc.pid, nice)
                     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
-                with at_home():
+                java = Path(os.environ["JAVA_HOME"])
+                with at_home(), sharing_classes(java) if plan.pipeline.spark.share_classes else nullcontext():
                     session.giving_way(nice, start)
         except PySparkException:
             raise LocalError("spark-ended", f"Java did not start; {log} says why") from None

@@ -261,6 +261,12 @@ class SparkTable(Table, frozen=True, kw_only=True):
             "How much Spark gives way on this machine; 20: it gets what nobody wants.", at_least=0, at_most=20
         ),
     ] = 10
+    share_classes: Annotated[
+        bool,
+        key(
+            "Keep the classes of Spark as Java has loaded them, some 200 MB in the cache folder, for the next start."
+        ),
+    ] = True
     settings: Annotated[dict[str, str], key("Spark's own settings.")] = field(default_factory=dict)
 
 

