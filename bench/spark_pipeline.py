@@ -551,7 +551,11 @@ def main() -> None:
         parser.error(f"messages are sent {FRAMES} at a time: take a multiple of it")
     if given.runs < 1:
         parser.error("--runs: at least one run is warm")
-    spark = None if wanted == ["peer"] else session.local("bench", cores=2, nice=given.nice)
+    spark = (
+        None
+        if wanted == ["peer"]
+        else session.local("bench", cores=2, nice=given.nice, settings=running.SETTINGS)
+    )
     if spark is not None:
         spark.sparkContext.setLogLevel("ERROR")
     summary: list[str] = []
