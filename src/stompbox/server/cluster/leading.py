@@ -160,7 +160,8 @@ class Leadership:
         self._tell_who_waits()
         for link in list(self.links.values()):
             link.look(self.table.takeover_after / 1000)
-            link.ask(self.told(asks=True))  # also while the log answers: so their last word is young when it does not
+            # also while the log answers: so their last word is young when it does not
+            link.ask(self.told(asks=True))
         if self.loop.time() > self._trim_at:
             self._trim()
         period = min(MOST, self.table.takeover_after / 1000 / BEATS)
