@@ -184,10 +184,11 @@ def test_malformed_bodies_are_dropped(fake: FakeBroker, caplog: pytest.LogCaptur
     assert "2 of 5 bodies are malformed (json), dropped" in caplog.text
 
 
-def test_a_malformed_body_ends_the_read(fake: FakeBroker) -> None:
+def test_a_malformed_body_ends_the_read(fake: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
     fake.send("/topic/a", BAD)
     with pytest.raises(FrameError, match=r"'mode' is FAILFAST.* at offset 1 of 'a': 'x' is no integer"):
         read(fake, OffsetRange("a", 0, 5), view=decoded("FAILFAST"))
+    assert "malformed" not in caplog.text, "it is said once, and nothing became NULL"
 
 
 def test_a_broker_that_does_not_know_selectors(fake: FakeBroker) -> None:

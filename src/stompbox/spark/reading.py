@@ -63,7 +63,7 @@ def batches(options: SourceOptions, ranges: Iterable[OffsetRange], view: View) -
 
 
 class Malformed:
-    """The bodies of one task that could not be decoded: said in the log when it ends, or an end of it (mode FAILFAST)."""
+    """The bodies of one task that could not be decoded: said in the log when it ends, or by its end (mode FAILFAST)."""
 
     def __init__(self, view: View) -> None:
         self._decoding: Final = view.decoding
@@ -74,7 +74,7 @@ class Malformed:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._decoding is not None and self._count:
+        if self._decoding is not None and self._count and self._decoding.mode != FAIL:
             what = (
                 "dropped" if self._decoding.mode == DROP else "their columns are NULL where they do not fit"
             )
