@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -172,6 +174,39 @@ def test_a_hundred_thousand_answers_in_any_order_are_cheap() -> None:
                     f"{name}: {len(held._firsts)} firsts for {len(held)} segments"
                 )
         assert len(held) == 0
+
+
+class Looked(list[bytes]):
+    """Bodies that count how many of them were looked at."""
+
+    def __init__(self, bodies: list[bytes]) -> None:
+        super().__init__(bodies)
+        self.looks = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        self.looks += len(found) if isinstance(at, slice) else 1
+        return found
+
+
+@pytest.mark.parametrize("order", ["every second one", "from the front", "from the back", "in any order"])
+def test_a_segment_that_is_taken_in_pieces_is_not_added_up_anew_for_each(order: str) -> None:
+    count, chance = 4096, random.Random(7)
+    offsets = list(range(100, 100 + count))
+    if order == "every second one":
+        offsets = offsets[::2] + offsets[1::2]
+    elif order == "from the back":
+        offsets.reverse()
+    elif order == "in any order":
+        chance.shuffle(offsets)
+    sizes = {offset: chance.randrange(9) for offset in offsets}
+    segment = segment_of(*[sizes[offset] for offset in range(100, 100 + count)])
+    segment.run.bodies = bodies = Looked(list(segment.run.bodies))
+    assert segment.size == sum(sizes.values())
+    held = held_of(segment)
+    for offset in offsets:
+        assert [part.size for part in held.take(offset, offset + 1)[0]] == [sizes[offset]]
+    assert not held and bodies.looks <= count * 14
 
 
 def test_what_is_delivered_again_moves_nothing_that_is_above_it() -> None:

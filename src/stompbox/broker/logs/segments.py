@@ -126,17 +126,24 @@ class Segment:
         """Takes first .. stop-1 off the front and returns it."""
         front = self.part(self.first, stop)
         self.first = stop
-        if self._size >= 0:
-            self._size -= front.size
+        self._share_size(front)
         return front
 
     def cut_back(self, first: int) -> Segment:
         """Takes all from `first` on off the back and returns it."""
         back = self.part(first, self.stop)
         self.stop = first
-        if self._size >= 0:
-            self._size -= back.size
+        self._share_size(back)
         return back
+
+    def _share_size(self, part: Segment) -> None:
+        """What was cut off has its part of the size, if that is known. The shorter one's is added up: whoever cuts a segment to pieces, in
+        any order, pays for n log n messages and not for the rest of them each time."""
+        if (whole := self._size) < 0:
+            return
+        self._size = -1
+        shorter, longer = (self, part) if len(self) < len(part) else (part, self)
+        longer._size = whole - shorter.size
 
     def come_back(self, deliveries: int, failures: int) -> None:
         """So many deliveries more, of which so many count as failed."""
