@@ -139,11 +139,18 @@ class Segment:
     def _share_size(self, part: Segment) -> None:
         """What was cut off has its part of the size, if that is known. The shorter one's is added up: whoever cuts a segment to pieces, in
         any order, pays for n log n messages and not for the rest of them each time."""
-        if (whole := self._size) < 0:
+        whole = self._size
+        if whole < 0:
+            return
+        if len(part) <= len(self):
+            self._size = whole - part.size
             return
         self._size = -1
-        shorter, longer = (self, part) if len(self) < len(part) else (part, self)
-        longer._size = whole - shorter.size
+        part.weigh(whole - self.size)
+
+    def weigh(self, size: int) -> None:
+        """The size is known, and not to be added up."""
+        self._size = size
 
     def come_back(self, deliveries: int, failures: int) -> None:
         """So many deliveries more, of which so many count as failed."""
