@@ -1,13 +1,16 @@
 """How other clients fare beside a hostile one: a pair of normal clients, one attack after the other.
 
-    python -m bench.hostile [--rows ws_pings,churn] [--peers artemis,rabbitmq] [--quiet-seconds 3] [--json FILE]
+    python -m bench.hostile [--rows ws_pings,churn] [--peers artemis,rabbitmq] [--seconds 6] [--json FILE]
     python -m bench.hostile soak [--connections 5000] [--minutes 10]     (soak.py)
 
-For each attack a broker is started anew. The pair sends 200 messages a second through a queue of its own and takes them; its waits are
-counted from when a message should have been sent, so that a stall counts for each message that it held up. Three columns are the
-pair's (p99 when quiet, p99 and the longest wait under attack), two the broker's memory: at its highest, and 10 s after the attacker left.
-The pair stands for other machines: where the system allows it, it has a real-time priority, so that it waits for the broker and not for a
-core that the attacker has. Row `only_computes` is what such an attacker costs that never says a word.
+For each attack a broker is started anew. The pair sends 200 messages a second through a queue of its own and takes them (pair.py). The
+attacker begins anew, as soon as it is through, until it has gone on for `--seconds`: a thousand messages of the pair at the least. Its
+p99 is that of the worst thousand in a row.
+
+Attacker, pair and broker are three processes. Where they share two cores, what the system's scheduler has to do with it is in the
+columns: the p99 of the pair when nothing else happens, beside a process that computes all the time (of the same priority as an attacker)
+and says nothing to the broker, and under attack. Row `streams` is a client that does nothing wrong, and as much of it as it can.
+The broker's memory is read while the attacks go on, and 10 s after the attacker left.
 
 Goals: p99 at most 3 times the quiet one, no wait above 50 ms; memory within what it is when idle and the limits with names that the attack
 can fill (Attack.limits), and 10 % more, and given back to the same without these. Exit status 1 where Stompbox misses one.
@@ -17,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import select
 import socket
 import subprocess
@@ -25,16 +27,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench import longsteps
 from bench.attacks import ATTACKS
-from bench.attacks.attacker import MEGABYTE, Attack, connected, send, subscribe
+from bench.attacks.attacker import Attack
 from bench.brokers import PEERS, BenchError, Broker, Peer, Stompbox, memory_mib
+from bench.pair import RATE, SPAN, Pair, Waits
 
-RATE = 200  # messages a second
 GONE = 10.0  # seconds after which memory must be given back
 LONGEST = 180.0  # seconds that an attack may take
 WARM_UP = 2.0  # seconds of the pair alone before anything is measured: what just started is slow
@@ -49,8 +51,10 @@ class Row:
     attack: str
     broker: str
     quiet_p99: float
+    busy_p99: float  # beside a process that computes
     p99: float
     worst: float
+    samples: int  # messages of the pair under attack
     seconds: float
     idle: float
     highest: float
@@ -84,14 +88,15 @@ def main() -> int:
     peers = [name for name in options.peers.split(",") if name]
     rows: list[Row] = []
     print(
-        "| attack | broker | quiet p99 ms | p99 ms | longest wait ms | took s | MiB idle | MiB highest | of at most | MiB 10 s after | |"
+        "| attack | broker | p99 ms quiet | beside who computes | under attack | longest wait ms | messages | took s "
+        "| MiB idle | MiB highest | of at most | MiB 10 s after | |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print("|---" * 13 + "|")
     for name in names:
         for broker in ("stompbox", *(() if ATTACKS[name].is_ours else peers)):
-            row = measured(name, broker, options.quiet_seconds, is_looked_into=options.steps)
+            row = measured(name, broker, options.seconds, is_looked_into=options.steps)
             rows.append(row)
-            times = f"{row.quiet_p99:.2f} | {row.p99:.2f} | {row.worst:.0f} | {row.seconds:.1f}"
+            times = f"{row.quiet_p99:.2f} | {row.busy_p99:.2f} | {row.p99:.2f} | {row.worst:.0f} | {row.samples:,} | {row.seconds:.1f}"
             memory = f"{row.idle:.0f} | {row.highest:.0f} | {row.most:.0f} | {row.afterwards:.0f}"
             print(
                 f"| {ATTACKS[name].what} (`{name}`) | {row.broker} | {times} | {memory} | {row.outcome} |",
@@ -109,10 +114,10 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rows", default="", help=f"only these, with commas: {', '.join(ATTACKS)}")
     parser.add_argument("--peers", default="", help=f"also these brokers, with commas: {', '.join(PEERS)}")
     parser.add_argument(
-        "--quiet-seconds",
+        "--seconds",
         type=float,
-        default=3.0,
-        help="how long the pair is measured alone first (default 3)",
+        default=6.0,
+        help="how long an attack goes on, at the least (default 6)",
     )
     parser.add_argument("--json", default="", help="a file for the figures")
     parser.add_argument(
@@ -123,43 +128,62 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def measured(name: str, broker_name: str, quiet: float, *, is_looked_into: bool = False) -> Row:
+def measured(name: str, broker_name: str, seconds: float, *, is_looked_into: bool = False) -> Row:
     """One attack on one broker."""
     with tempfile.TemporaryDirectory() as folder:
         steps = Path(folder) / "steps" if is_looked_into and broker_name == "stompbox" else None
         with _running(broker_name, ATTACKS[name], Path(folder), steps) as broker:
-            row = _attacked(name, broker_name, broker, quiet)
+            row = _attacked(name, broker_name, broker, seconds)
             if steps is not None:  # before its stop, which holds up nobody
                 longsteps.tell(longsteps.asked(broker.pid, steps))
     return row
 
 
-def _attacked(name: str, broker_name: str, broker: Broker, quiet: float) -> Row:
+def _attacked(name: str, broker_name: str, broker: Broker, seconds: float) -> Row:
     """The row of a broker that runs."""
     idle = memory_mib(broker.pid, "VmRSS")
     port = broker.admin if isinstance(broker, Stompbox) and broker.admin else broker.port
     with Pair(broker.port) as pair:
         pair.wait(WARM_UP)
+        quiet = _waits(pair)
+        with _who_computes():
+            busy = _waits(pair)
         pair.taken()
-        pair.wait(quiet)
-        quiet_p99, _ = pair.taken()
         begun = time.monotonic()
         attacker = subprocess.Popen(
-            [sys.executable, "-m", "bench.attacks", name, str(port)],
+            [sys.executable, "-m", "bench.attacks", name, str(port), str(seconds)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         highest = _wait(attacker, broker, begun)
-        seconds = time.monotonic() - begun
-        pair.wait(1.0)
-        p99, worst = pair.taken()
+        took = time.monotonic() - begun
+        waits = pair.taken()
+        pair.wait(1.0)  # in which it has no more to do than the rest
+        worst = max(waits.worst, pair.taken().worst)
         highest = max(highest, memory_mib(broker.pid, "VmRSS"))
         outcome = attacker.communicate(timeout=30)[0].strip() or "cut off by us"
         pair.wait(GONE)
         afterwards = memory_mib(broker.pid, "VmRSS")
         outcome = outcome if pair.is_alive else f"{outcome}; the pair lost its connection"
-    return Row(name, broker_name, quiet_p99, p99, worst, seconds, idle, highest, afterwards, outcome)
+    figures = quiet.p99, busy.p99, waits.p99, worst, waits.count, took, idle, highest, afterwards
+    return Row(name, broker_name, *figures, outcome)
+
+
+def _waits(pair: Pair) -> Waits:
+    """Those of a p99's worth of messages, from now on."""
+    pair.taken()
+    pair.wait((SPAN + 1) / RATE)
+    return pair.taken()
+
+
+@contextmanager
+def _who_computes() -> Iterator[None]:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
+        try:
+            yield
+        finally:
+            neighbour.kill()
 
 
 @contextmanager
@@ -200,102 +224,8 @@ def _wait(attacker: subprocess.Popen[str], broker: Broker, begun: float) -> floa
     return highest
 
 
-class Pair:
-    """A normal client's sending and taking, in a process of its own."""
-
-    def __init__(self, port: int) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.hostile", "--pair", str(port)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> Pair:
-        assert self._process.stdout is not None
-        if self._process.stdout.readline() != "ready\n":
-            raise BenchError("the pair of normal clients could not connect")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=30)
-
-    def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    def taken(self) -> tuple[float, float]:
-        """(p99, longest wait) in ms since the last time, with those that still wait."""
-        if not self.is_alive:
-            return float("inf"), float("inf")
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.write("taken\n")
-            self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            return float("inf"), float("inf")
-        p99, worst = line.split()
-        return float(p99), float(worst)
-
-
-def pair(port: int) -> None:
-    """The process of the pair: `ready`, then figures whenever a line comes in, until stdin ends."""
-    with suppress(OSError, AttributeError):
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    link = connected(port, login="probe")
-    link.sendall(subscribe(1, "/queue/probe", headers="ack:auto\n"))
-    link.setblocking(False)
-    print("ready", flush=True)
-    waits: list[float] = []
-    # what is under way, by number: when it should have been sent
-    due, waiting, rest = time.monotonic(), {}, b""
-    number = 0
-    while True:
-        now = time.monotonic()
-        if now >= due:
-            waiting[number] = due
-            with suppress(BlockingIOError):
-                link.send(send("/queue/probe", b"<%d>" % number, headers="persistent:false\n"))
-            number, due = number + 1, due + 1 / RATE
-            continue
-        for readable in select.select([link, sys.stdin], [], [], due - now)[0]:
-            if readable is link:
-                rest = _got(link, rest, waiting, waits)
-            elif not sys.stdin.readline():
-                return
-            else:
-                print(*_figures(waits, waiting), flush=True)
-                waits.clear()
-
-
-def _got(link: socket.socket, rest: bytes, waiting: dict[int, float], waits: list[float]) -> bytes:
-    data = rest + link.recv(MEGABYTE)
-    if data == rest:
-        sys.exit("the broker closed the connection of a normal client")
-    now = time.monotonic()
-    *frames, rest = data.split(b"\0")
-    for frame in frames:
-        begun = waiting.pop(int(frame[frame.rindex(b"<") + 1 : -1]), None)
-        if begun is not None:
-            waits.append((now - begun) * 1000)
-    return rest
-
-
-def _figures(waits: list[float], waiting: dict[int, float]) -> tuple[float, float]:
-    now = time.monotonic()
-    every = sorted([*waits, *((now - begun) * 1000 for begun in waiting.values() if now - begun > 0.01)])
-    return (every[int(len(every) * 0.99)], every[-1]) if every else (0.0, 0.0)
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--pair"]:
-        pair(int(sys.argv[2]))
-    elif sys.argv[1:2] == ["soak"]:
+    if sys.argv[1:2] == ["soak"]:
         from bench import soak
 
         sys.exit(soak.main(sys.argv[2:]))

@@ -25,7 +25,8 @@ from pathlib import Path
 
 from bench.attacks.attacker import connected, send, subscribe
 from bench.brokers import Stompbox, memory_mib
-from bench.hostile import FACTOR, GONE, LEFT, WORST, Pair
+from bench.hostile import FACTOR, GONE, LEFT, WORST
+from bench.pair import Pair
 
 TOPICS = 100
 RATE = 100  # messages a second, of one sender
@@ -72,7 +73,7 @@ def _soaked(broker: Stompbox, options: argparse.Namespace) -> int:
     idle = memory_mib(broker.pid, "VmRSS")
     with Pair(broker.port) as pair:
         pair.wait(QUIET)
-        quiet, _ = pair.taken()
+        quiet = pair.taken().p99
         crowd = subprocess.Popen(
             [sys.executable, "-m", "bench.soak", str(broker.port), str(options.connections)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -113,8 +114,8 @@ def _watched(broker: Stompbox, pair: Pair, seconds: float) -> Iterator[Span]:
     begun = time.monotonic()
     while time.monotonic() < begun + seconds:
         pair.wait(min(SPAN, seconds))
-        p99, worst = pair.taken()
-        span = Span(time.monotonic() - begun, p99, worst, memory_mib(broker.pid, "VmRSS"))
+        waits = pair.taken()
+        span = Span(time.monotonic() - begun, waits.p99, waits.worst, memory_mib(broker.pid, "VmRSS"))
         print(f"| {span.seconds:.0f} | {span.p99:.2f} | {span.worst:.0f} | {span.memory:.0f} |", flush=True)
         yield span
 

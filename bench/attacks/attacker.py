@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 WITHIN = 60.0  # seconds that one attack writes, at the most
+SILENCE = 0.25  # seconds after which nothing more is said to come
 MEGABYTE = 1 << 20
 CLIENTS = 256  # MiB: max-client-memory, which all that is kept for connections has together
 MESSAGES = 128  # MiB: global-max-size
@@ -101,9 +102,9 @@ def pour(link: socket.socket, pieces: Iterable[bytes], *, reads: bool = True) ->
 
 
 def drain(link: socket.socket, seconds: float = 5.0) -> None:
-    """Reads what comes until nothing more does for a second."""
+    """Reads what comes until nothing more does for a while."""
     until = time.monotonic() + seconds
-    link.settimeout(1)
+    link.settimeout(SILENCE)
     with contextlib.suppress(OSError):
         while time.monotonic() < until and link.recv(MEGABYTE):
             pass

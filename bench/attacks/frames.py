@@ -37,6 +37,14 @@ def only_computes(port: int) -> list[socket.socket]:
     return []
 
 
+@attack("nobody: a client sends 1 KiB a message as fast as it can, and takes them")
+def streams(port: int) -> list[socket.socket]:
+    link = connected(port)
+    frames = send("/queue/ordinary", b"x" * 1024, headers="persistent:false\n") * 64
+    pour(link, [subscribe(1, "/queue/ordinary"), *[frames] * 2000])
+    return [link]
+
+
 @attack("strangers, WebSocket: messages of one octet")
 def ws_tiny_messages(port: int) -> list[socket.socket]:
     return _strangers(port, b"", ws_frame(2, b"\n"))
