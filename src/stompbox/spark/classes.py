@@ -27,6 +27,9 @@ QUIET: Final = (
 )
 ONE_FILE: Final = 25  # the first Java that makes a file of all classes in one go, its own as well
 NAME: Final = "spark-classes-"
+CLAIMED: Final = (
+    3600.0  # s for which nobody else writes the file that a Java is to write, which may have been killed
+)
 STALE: Final = (
     30 * 24 * 3600.0
 )  # s after which a file is made anew, or is another Java's or PySpark's of long ago
@@ -101,8 +104,22 @@ def _options(environment: Mapping[str, str], java: Path) -> str:
             if found is None or re.search(r"\s", str(found.file)):  # Spark's scripts take options apart there
                 return ""
             _forget_stale(folder)
-            return found.used() if found.is_whole else found.made(found.file)
+            if found.is_whole:
+                return found.used()
+            return found.made(found.file) if _claimed(found.file) else ""
     return ""
+
+
+def _claimed(file: Path) -> bool:
+    """One Java at a time is asked to write the file, which takes it some seconds."""
+    with suppress(FileNotFoundError):
+        if file.stat().st_mtime > time.time() - CLAIMED:
+            return False
+        file.unlink()
+    with suppress(FileExistsError):
+        file.touch(exist_ok=False)
+        return True
+    return False
 
 
 def _forget_stale(folder: Path) -> None:
