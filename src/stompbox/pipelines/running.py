@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
@@ -161,9 +159,7 @@ def _launch_apart(log: Path, settings: dict[str, str], plan: Plan) -> None:
     except ImportError as fault:
         raise UsageError("no-spark", f"{fault}: pip install 'stompbox[spark]'") from None
     if SparkContext._gateway is None:
-        # Spark's workers are its children: Ctrl-C would end them in the middle of a batch
-        os.environ["JAVA_HOME"] = str(session.java_home(os.environ))
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        java = session.prepare()
         conf = SparkConf().setAll([*session.SETTINGS.items(), *settings.items()])
         log.parent.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(log)
@@ -172,6 +168,7 @@ def _launch_apart(log: Path, settings: dict[str, str], plan: Plan) -> None:
         logging.basicConfig(handlers=[handler])
         try:
             with log.open("ab") as said:
+                # Spark's workers are its children: Ctrl-C would end them in the middle of a batch
                 popen = {"start_new_session": True, "stdout": said, "stderr": said}
                 nice = plan.pipeline.spark.nice
 
@@ -180,7 +177,6 @@ def _launch_apart(log: Path, settings: dict[str, str], plan: Plan) -> None:
                     session.session_gives_way(gateway.proc.pid, nice)
                     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
-                java = Path(os.environ["JAVA_HOME"])
                 with at_home(), sharing_classes(java) if plan.pipeline.spark.share_classes else nullcontext():
                     session.giving_way(nice, start)
         except PySparkException:

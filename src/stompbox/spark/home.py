@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,18 +22,24 @@ HOME: Final = "SPARK_HOME"
 ARCHIVES: Final = Path("python", "lib")
 
 
-@contextmanager
-def at_home() -> Iterator[None]:
+def at_home() -> AbstractContextManager[None]:
     """What is started meanwhile has this home, unless the environment names another one or none can be made."""
     found = None if os.environ.get(HOME) else spark_home(os.environ)
-    if found is None:
-        yield
-        return
-    os.environ[HOME] = str(found)
+    return nullcontext() if found is None else in_environment(HOME, str(found))
+
+
+@contextmanager
+def in_environment(name: str, value: str) -> Iterator[None]:
+    """What is started meanwhile finds it there, and not other programs that are started later, with a PySpark of their own."""
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
-    finally:  # not for other programs that are started later, with a PySpark of their own
-        del os.environ[HOME]
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def spark_home(environment: Mapping[str, str]) -> Path | None:
@@ -43,9 +49,8 @@ def spark_home(environment: Mapping[str, str]) -> Path | None:
         return None
     name = f"spark-{sha256(str(installed).encode()).hexdigest()[:12]}"
     for folder in cache_folders(environment):
-        with suppress(
-            OSError
-        ):  # a folder that is not there or cannot be written to, or a system without links
+        # a folder that is not there or cannot be written to, or a system without links
+        with suppress(OSError):
             return linked(own_folder(folder) / name, installed)
     return None
 

@@ -60,8 +60,7 @@ def local(
         from pyspark.sql import SparkSession
     except ImportError as fault:
         raise UsageError("no-spark", f"{fault}: pip install 'stompbox[spark]'") from None
-    os.environ["JAVA_HOME"] = str(java_home(os.environ))
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    prepare()
     wanted = {"spark.master": f"local[{cores or '*'}]", **SETTINGS, **(settings or {})}
     if SparkContext._gateway is None:
         conf = SparkConf().setAll(list(wanted.items()))
@@ -71,6 +70,15 @@ def local(
     for key, value in wanted.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def prepare() -> Path:
+    """Has a session that is started have the Java whose home is returned, and Spark's workers be this interpreter, unless the environment
+    says which. Raises UsageError when there is no Java."""
+    java = java_home(os.environ)
+    os.environ["JAVA_HOME"] = str(java)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return java
 
 
 def giving_way(nice: int, start: Callable[[], object]) -> None:
