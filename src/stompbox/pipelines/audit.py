@@ -90,18 +90,21 @@ _RANGES: Final = f"""
   WHERE greatest(b.part * {PART}, p.oldest) < least((b.part + 1) * {PART}, p.next)
 """
 _FOUND: Final = "kind STRING, address STRING, offset BIGINT, last BIGINT, id STRING"
-_DIFFERENCES: Final = {
-    "missing": """SELECT 'missing' AS kind, address, offset, last, '' AS id FROM compared
-                  WHERE copies IS NULL AND offset < position""",
-    "gap": """SELECT 'gap' AS kind, address, last + 1 AS offset, after - 1 AS last, '' AS id FROM
-                (SELECT address, last, lead(offset) OVER (PARTITION BY address ORDER BY offset) AS after FROM compared)
-              WHERE after > last + 1""",
-    "double": "SELECT 'double' AS kind, address, offset, last, '' AS id FROM compared WHERE copies > 1",
-    "changed": """SELECT 'changed' AS kind, address, offset, last, '' AS id FROM compared
-                  WHERE copies IS NOT NULL AND (low != high OR (stored_rows = 1 AND low != sum))""",
-    "beyond": """SELECT 'beyond' AS kind, address, offset, last, '' AS id FROM compared
-                 WHERE copies IS NOT NULL AND offset >= next""",
-}
+_GAPS: Final = """
+  SELECT 'gap' AS kind, address, last + 1 AS offset, after - 1 AS last, '' AS id FROM
+    (SELECT address, last, lead(offset) OVER (PARTITION BY address ORDER BY offset) AS after FROM compared)
+  WHERE after > last + 1
+"""
+_DIFFERENCES: Final = (
+    """SELECT 'missing' AS kind, address, offset, last, '' AS id FROM compared
+       WHERE copies IS NULL AND offset < position""",
+    "SELECT 'double' AS kind, address, offset, last, '' AS id FROM compared WHERE copies > 1",
+    """SELECT 'changed' AS kind, address, offset, last, '' AS id FROM compared
+       WHERE copies IS NOT NULL AND (low != high OR (stored_rows = 1 AND low != sum))""",
+    """SELECT 'beyond' AS kind, address, offset, last, '' AS id FROM compared
+       WHERE copies IS NOT NULL AND offset >= next""",
+)
+"""Between the table and the broker, of an offset: there are none but gaps where no part is bad."""
 _SENT: Final = """
   SELECT coalesce(s.id, t.id) AS id, t.address, t.offset, s.copies AS sent, t.copies AS kept, w.id IS NOT NULL AS waits,
          s.low AS low, s.high AS high, t.low AS kept_low, t.high AS kept_high
@@ -110,13 +113,13 @@ _SENT: Final = """
                    min(offset) AS offset FROM known GROUP BY id) t ON s.id = t.id
   LEFT JOIN (SELECT DISTINCT id FROM waiting) w ON w.id = s.id
 """
-_SENT_DIFFERENCES: Final = {
-    "unarchived": "SELECT 'unarchived' AS kind, address, offset, offset AS last, id FROM both WHERE kept IS NULL AND NOT waits",
-    "twice": "SELECT 'twice' AS kind, address, offset, offset AS last, id FROM both WHERE kept > sent",
-    "other-body": """SELECT 'other-body' AS kind, address, offset, offset AS last, id FROM both
-                     WHERE low != kept_low OR high != kept_high""",
-    "unsent": "SELECT 'unsent' AS kind, address, offset, offset AS last, id FROM both WHERE sent IS NULL",
-}
+_SENT_DIFFERENCES: Final = (
+    "SELECT 'unarchived' AS kind, address, offset, offset AS last, id FROM both WHERE kept IS NULL AND NOT waits",
+    "SELECT 'twice' AS kind, address, offset, offset AS last, id FROM both WHERE kept > sent",
+    """SELECT 'other-body' AS kind, address, offset, offset AS last, id FROM both
+       WHERE low != kept_low OR high != kept_high""",
+    "SELECT 'unsent' AS kind, address, offset, offset AS last, id FROM both WHERE sent IS NULL",
+)
 
 
 def run(spark: Any, plan: Plan, step: AuditTable) -> Finished:
@@ -140,15 +143,11 @@ def _audited(session: Any, plan: Plan, step: AuditTable, archive: ArchiveTable, 
     views.logs(done)
     compared = views.compared()
     cached = [compared]  # each is asked several times, and each time would read everything
-    kinds = {
-        kind: text
-        for kind, text in _DIFFERENCES.items()
-        if (kind != "gap" and views.bad) or (kind == "gap" and not archive.selector)
-    }
+    asked = [*(_DIFFERENCES if views.bad else ()), *(() if archive.selector else (_GAPS,))]
     if step.sent:
         cached.append(_sent_views(views, step, fetched(plan, step.name, step.sent)))
-        kinds |= _SENT_DIFFERENCES
-    found = (session.sql(" UNION ALL ".join(kinds.values())) if kinds else frame_of(session, _FOUND)).cache()
+        asked += _SENT_DIFFERENCES
+    found = (session.sql(" UNION ALL ".join(asked)) if asked else frame_of(session, _FOUND)).cache()
     try:
         return _finished(step, plan, compared, found, session)
     finally:
