@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from stompbox.pipelines import disk
 from stompbox.pipelines.checkpoints import query_id
+from stompbox.pipelines.frames import frame_of
 from stompbox.pipelines.locations import Where
 from stompbox.pipelines.plan import Plan
 from stompbox.pipelines.progress import Compacted, Report
@@ -205,8 +206,10 @@ def beyond(rows: Any, known: Frontier) -> Any:
 
     if not known:
         return rows
-    ends = rows.sparkSession.createDataFrame(
-        [(name, *end) for name, end in known.items()], "name STRING, stop BIGINT, moment BIGINT"
+    ends = frame_of(
+        rows.sparkSession,
+        "name STRING, stop BIGINT, moment BIGINT",
+        [(name, *end) for name, end in known.items()],
     )
     # a schema may have columns of these names
     name, stop, moment = ends["name"], ends["stop"], timestamp_micros(ends["moment"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stompbox.errors import UsageError
+from stompbox.pipelines.frames import frame_of
 from stompbox.pipelines.locations import Attempt, attempt
 from stompbox.pipelines.settings import Format
 from stompbox.pipelines.tables import Staged, Table, file_of, partition_of, partition_value
@@ -145,8 +146,8 @@ def _read_by_arrow(spark: Any, table: Table, files: Sequence[Any], columns: Sequ
     there = from_arrow_schema(table.schema())
     schema = StructType([field for field in there.fields if not columns or field.name in columns])
     tasks = min(len(files), TASKS * spark.sparkContext.defaultParallelism)
-    paths = spark.createDataFrame(
-        [(str(file.path), file.partition) for file in files], "path STRING, partition STRING"
+    paths = frame_of(
+        spark, "path STRING, partition STRING", [(str(file.path), file.partition) for file in files]
     ).repartition(tasks)
     return paths.mapInArrow(
         partial(_read_rows, table.filesystem(), to_arrow_schema(schema, timezone="UTC")), schema
