@@ -1,7 +1,8 @@
 """The classes of Spark as one Java has loaded, verified and linked them, for the next one (class data sharing): a start takes seconds less.
 
-Java writes them into a file when it ends, and has them from there when it starts: of its own kind and from the same jars, which it checks
-itself, and else loads them as it always does. The file lies in the user's cache folder.
+Java writes them into a file when it ends, which takes it ten seconds, and has them from there when it starts: of its own kind and from the
+same jars, which it checks itself, and else loads them as it always does. The file lies in the user's cache folder; the second start has it
+written.
 """
 
 from __future__ import annotations
@@ -93,8 +94,16 @@ def _options(environment: Mapping[str, str], java: Path) -> str:
             _forget_stale(folder)
             if found.is_whole:
                 return found.used()
-            return found.made(found.file) if _claimed(found.file) else ""
+            return found.made(found.file) if _is_kept(found.file) and _claimed(found.file) else ""
     return ""
+
+
+def _is_kept(file: Path) -> bool:
+    """Whether the folder was there at an earlier start. In a container that is run once nobody would have what is written."""
+    with suppress(FileExistsError):
+        file.with_suffix(".seen").touch(exist_ok=False)
+        return False
+    return True
 
 
 def _claimed(file: Path) -> bool:
