@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,10 +16,13 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Frame, Opcode
+from websockets.protocol import State
 from websockets.sync.client import connect
 
 from stompbox.config.listener import parse_listener
-from stompbox.server.transport.webframes import MESSAGE
+from stompbox.errors import StompboxError
+from stompbox.server.transport import inflating
+from stompbox.server.transport.webframes import MESSAGE, is_utf8
 from stompbox.server.transport.websocket import INFLATED, TURN, WebSocket
 
 WITHIN = 20.0  # seconds
@@ -39,6 +44,8 @@ class Ends:
         self.heard = b""
         self.answered = ""
         self.waiting: list[Callable[[], None]] = []
+        self.codes: list[str] = []
+        self.is_closed = False
         self.is_read = True
 
     def client_of(self, *_: object) -> Ends:
@@ -52,6 +59,14 @@ class Ends:
 
     def call_soon(self, action: Callable[[], None]) -> None:
         self.waiting.append(action)
+
+    def dismiss(self, error: StompboxError) -> bool:
+        self.codes.append(error.code)
+        self.is_ended = True
+        return True
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def write(self, data: bytes) -> None:
         self.answered += data.decode("latin-1")
@@ -110,14 +125,14 @@ def test_little_that_inflates_to_very_much_is_inflated_a_portion_in_a_turn() -> 
     web.enter()
     (extension,) = web.protocol.extensions
     assert "no_context_takeover" in ends.answered
-    sizes, count = [1 << 20, 1 << 18, 100], 0
+    sizes, count = [1 << 20, 1 << 18, inflating.PIECE, 100], 0
     for size in sizes:
         squeeze = PerMessageDeflate(True, True, 15, 15)
         frame = Frame(Opcode.BINARY, b"\n" * size).serialize(mask=True, extensions=[squeeze])
         ends.heard, before = b"", 0
         web.receive(frame * 50)
         while ends.waiting:
-            assert len(ends.heard) - before < TURN * INFLATED + size
+            assert len(ends.heard) - before < TURN * INFLATED + inflating.PIECE
             before = len(ends.heard)
             ends.waiting.pop(0)()
             count += 1
@@ -125,6 +140,108 @@ def test_little_that_inflates_to_very_much_is_inflated_a_portion_in_a_turn() -> 
         assert ends.is_read
     assert count >= 50
     assert not hasattr(extension, "encoder"), "nothing is kept between two messages"
+
+
+def squeezed(
+    data: bytes, *cuts: int, opcode: Opcode = Opcode.BINARY, squeeze: PerMessageDeflate | None = None
+) -> bytes:
+    """One compressed message, cut into fragments."""
+    squeeze = squeeze or PerMessageDeflate(True, True, 15, 15)
+    places = [0, *sorted(cuts), len(data)]
+    return b"".join(
+        Frame(Opcode.CONT if at else opcode, data[first:stop], fin=at == len(cuts)).serialize(
+            mask=True, extensions=[squeeze]
+        )
+        for at, (first, stop) in enumerate(pairwise(places))
+    )
+
+
+def compressing(url: str = "tcp://127.0.0.1:0?webSocketCompressionSupported=true") -> tuple[Any, WebSocket]:
+    ends: Any = Ends()
+    web = WebSocket(ends, parse_listener(url), ends, "127.0.0.1")
+    web.receive(COMPRESSED)
+    web.enter()
+    return ends, web
+
+
+def taken(ends: Any, web: WebSocket, data: bytes) -> None:
+    web.receive(data)
+    while ends.waiting:
+        ends.waiting.pop(0)()
+
+
+SQUEEZED = st.tuples(
+    st.one_of(
+        st.binary(max_size=300),
+        st.tuples(st.binary(min_size=1, max_size=3), st.integers(1, 1000)).map(lambda of: of[0] * of[1]),
+        st.text("aé€😀", max_size=300).map(str.encode),
+    ),
+    st.lists(st.integers(0, 300), max_size=3),
+)
+
+
+@given(
+    st.lists(SQUEEZED, max_size=6),
+    st.lists(st.integers(0, 2000), max_size=8),
+    st.sampled_from([1, 7, 64, 300]),
+)
+def test_however_compressed_messages_are_cut_all_that_they_come_to_arrives(
+    messages: list[tuple[bytes, list[int]]], cuts: list[int], piece: int
+) -> None:
+    """With pieces so small that each of their edges is met; text that is none ends it where it stands."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(inflating, "PIECE", piece)
+        ends, web = compressing()
+        data = wanted = b""
+        is_fine = True
+        for body, places in messages:
+            is_text = body.isascii() or len(body) % 2 == 0
+            data += squeezed(
+                body,
+                *[min(place, len(body)) for place in places],
+                opcode=Opcode.TEXT if is_text else Opcode.BINARY,
+            )
+            if is_text and not is_utf8(body):
+                is_fine = False
+                break
+            wanted += body
+        at = 0
+        for cut in [*sorted(cuts), len(data)]:
+            taken(ends, web, data[at:cut])
+            at = max(at, cut)
+        assert ends.heard.startswith(wanted)
+        assert ends.codes == ([] if is_fine else ["not-utf-8"])
+        assert ends.heard == wanted or not is_fine
+
+
+@pytest.mark.parametrize("cuts", [(), (10,), (1000, 2000), (3000, 3000, 3000)], ids=str)
+@pytest.mark.parametrize("size", [4096, 4097, 100_000])
+@pytest.mark.parametrize("piece", [100, 4095, 4096, 4097, 1 << 17])
+def test_a_message_may_not_come_to_more_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch, piece: int, size: int, cuts: tuple[int, ...]
+) -> None:
+    """Not in one frame, and not in all its fragments together."""
+    monkeypatch.setattr(inflating, "PIECE", piece)
+    ends, web = compressing(
+        "tcp://127.0.0.1:0?webSocketCompressionSupported=true;webSocketMaxFramePayloadLength=4096"
+    )
+    taken(ends, web, squeezed(b"x" * size, *cuts))
+    assert ends.codes == ([] if size == 4096 else ["websocket-frame-too-large"])
+    assert len(ends.heard) <= 4096 + piece
+    assert ends.heard == b"x" * len(ends.heard)
+
+
+@pytest.mark.parametrize("at", [20, 3000])
+def test_what_is_no_compressed_message_ends_it(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """In its first piece, and in a later one."""
+    monkeypatch.setattr(inflating, "PIECE", 64)
+    ends, web = compressing()
+    good = zlib.compressobj(wbits=-15, level=0)
+    data = good.compress(b"x" * at) + good.flush(zlib.Z_SYNC_FLUSH) + b"\xff" * 20
+    frame = Frame(Opcode.BINARY, data).serialize(mask=True)
+    taken(ends, web, bytes([frame[0] | 0x40]) + frame[1:])  # RFC 7692, 6: it says that it is compressed
+    assert web.protocol.state is State.CLOSING and ends.is_closed
+    assert ends.heard == b"x" * len(ends.heard) and len(ends.heard) <= at
 
 
 def test_a_backlog_comes_in_messages_that_every_client_takes(broker: tuple[str, int]) -> None:

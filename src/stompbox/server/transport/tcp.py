@@ -362,9 +362,11 @@ class Socket(asyncio.Protocol):
         self._deadline = self.broker.loop.call_later(LINGER, self._close_now)
 
     def _drop(self, size: int) -> None:
+        """The system may have megabytes of it, and gives them all in one turn, if nobody stops it."""
         self._dropped += size
-        if self._dropped > DROPPED:
-            self.pause_reading()
+        self.pause_reading()
+        if self._dropped <= DROPPED:
+            self.broker.turns.few(self.resume_reading)
 
     def _close_now(self) -> None:
         self._transport.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import http
 import logging
+import zlib
 from collections.abc import Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,7 @@ from websockets.typing import Subprotocol
 
 from stompbox.config import Listener, host_of, is_loopback, is_own_host
 from stompbox.errors import FrameError, PeerError, Refused, StompboxError
+from stompbox.server.transport.inflating import InPieces, Pieces, TooBig, pending
 from stompbox.server.transport.webframes import Frames, is_utf8, messages, whole_messages
 
 if TYPE_CHECKING:
@@ -57,6 +59,10 @@ class _Protocol(ServerProtocol):
 
     is_too_big = False
 
+    def select_subprotocol(self, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+        """The highest version that both know; a client that offers none is let in, too."""
+        return next((name for name in SUBPROTOCOLS if name in offered), None)
+
     def fail(self, code: CloseCode | int, reason: str = "") -> None:
         if code == CloseCode.MESSAGE_TOO_BIG and self.state is State.OPEN:
             self.is_too_big = True
@@ -75,17 +81,10 @@ class WebSocket:
         options = listener.options
         extensions = None
         if options.web_socket_compression_supported:
-            from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
-
-            # what is kept of one message for the next would be 300 KiB for each stranger
-            extensions = [
-                ServerPerMessageDeflateFactory(
-                    server_no_context_takeover=True, client_no_context_takeover=True
-                )
-            ]
+            extensions = [InPieces()]
         most = options.max_frame_size_before_login + MORE
         self.protocol = _Protocol(
-            subprotocols=SUBPROTOCOLS, select_subprotocol=_select, extensions=extensions, max_size=most, logger=_library
+            subprotocols=SUBPROTOCOLS, extensions=extensions, max_size=most, logger=_library
         )  # fmt: skip
         self.connection: ClientEnd | None = None
         self.speaks_text = True
@@ -93,6 +92,7 @@ class WebSocket:
         self._close_code = CloseCode.NORMAL_CLOSURE
         self._frames = Frames()
         self._is_fragmented = False  # more frames of a message are to come
+        self._pieces: Pieces | None = None  # the rest of a compressed frame
         self._strange = 0  # frames that came before the login
         self._request = 0  # octets of the hand-shake
         self._left = b""  # what waits for the next turn
@@ -116,7 +116,10 @@ class WebSocket:
         at = frames = 0
         if self.connection is None:
             at = self._read_request(data)
-        while at < len(data) and frames < TURN and not self._is_paused and self._is_open:
+        while (at < len(data) or self._pieces) and frames < TURN and not self._is_paused and self._is_open:
+            if self._pieces is not None:
+                frames += 1 + self._inflate(self._pieces) // INFLATED
+                continue
             most = 1 if self._is_strange or self.protocol.extensions else TURN - frames
             stop, count = self._take_whole(data, at, most * CHEAPER)
             if count:
@@ -132,10 +135,15 @@ class WebSocket:
             if self.protocol.extensions:
                 frames += size // INFLATED
             at = stop
-        if at < len(data) and self._is_open:
+        if (at < len(data) or self._pieces) and self._is_open:
             self._left = data[at:]
             self.socket.pause_reading()
             self._plan()
+
+    @property
+    def _has_left(self) -> bool:
+        """Something has come that was not taken yet."""
+        return bool(self._left or self._pieces)
 
     def _take_whole(self, data: bytes, at: int, most: int) -> tuple[int, int]:
         """Takes messages that need no library, of a client that has logged in: where they end, and how many they are."""
@@ -148,7 +156,7 @@ class WebSocket:
         return found.stop, found.messages
 
     def _plan(self) -> None:
-        if self._left and not self._is_paused and not self._is_planned:
+        if self._has_left and not self._is_paused and not self._is_planned:
             self._is_planned = True
             self.broker.loop.call_soon(self._read_on)
 
@@ -157,7 +165,7 @@ class WebSocket:
         if self._is_paused or not self._is_open:
             return
         self._read()
-        if not self._left and not self._is_paused:
+        if not self._has_left and not self._is_paused:
             self.socket.resume_reading()
 
     @property
@@ -236,9 +244,33 @@ class WebSocket:
             # nothing that HTTP could answer to
             text = f"the WebSocket hand-shake is no HTTP request: {str(fault)[:200]!r}"
             self._answer(http.HTTPStatus.BAD_REQUEST, PeerError("bad-handshake", text))
+        self._hand_on(payloads[0] if len(payloads) == 1 else b"".join(payloads), is_text=is_text)
+        return sum(map(len, payloads))
+
+    def _inflate(self, pieces: Pieces) -> int:
+        """Takes one more piece of a compressed frame. How many octets it is."""
+        is_text, data = True, b""
+        try:
+            data = pieces.more()
+            is_text = self._is_fine(data, is_last=not (self._is_fragmented or pieces.is_pending))
+        except zlib.error:
+            self._pieces = None
+            self.protocol.fail(CloseCode.PROTOCOL_ERROR, "decompression failed")
+        except TooBig:
+            self._pieces = None
+            self.protocol.is_too_big = True
+        if not pieces.is_pending:
+            self._pieces = None
+            if self.protocol.current_size is not None:  # of the message: the library knows the first piece
+                self.protocol.current_size += pieces.size
+        self._hand_on(data, is_text=is_text)
+        return len(data)
+
+    def _hand_on(self, data: bytes, *, is_text: bool) -> None:
+        """Gives the client's end what a message has brought, and ends the connection where it has brought what may not be."""
         self._send()
-        if payloads and self.connection is not None:
-            self.connection.receive(payloads[0] if len(payloads) == 1 else b"".join(payloads))
+        if data and self.connection is not None:
+            self.connection.receive(data)
         if not is_text and self.connection is not None:
             self._close_code = CloseCode.INVALID_DATA  # RFC 6455, 8.1
             self.connection.dismiss(
@@ -250,7 +282,6 @@ class WebSocket:
             self._refuse_size(self.connection)
         if self.protocol.close_expected():
             self.socket.close()
-        return sum(map(len, payloads))
 
     def _refuse_size(self, connection: ClientEnd) -> None:
         """Ends the connection for a message whose fragments together, or whose octets when they are inflated, are more than it may have."""
@@ -280,9 +311,10 @@ class WebSocket:
 
     def lost(self) -> None:
         self._is_paused, self._is_planned = False, True
-        while self._left and self._is_open:  # what was read before is obeyed all the same
+        while self._has_left and self._is_open:  # what was read before is obeyed all the same
             self._read()
         self._left = b""
+        self.protocol.parser.close()  # else it and what it has read of a frame hold each other
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.lost()
@@ -385,15 +417,17 @@ class WebSocket:
             return True
         self._is_fragmented = not frame.fin
         data = bytes(frame.data)
-        if self.speaks_text and not self._is_text(data, is_last=frame.fin):
+        if self.protocol.extensions:
+            self._pieces = pending(self.protocol)
+        if not self._is_fine(data, is_last=frame.fin and self._pieces is None):
             return False
         if data:
             payloads.append(data)
         return True
 
-    def _is_text(self, data: bytes, *, is_last: bool) -> bool:
-        """A character may be cut between two fragments, and not between two messages."""
-        if data.isascii() and not self._text.getstate()[0]:
+    def _is_fine(self, data: bytes, *, is_last: bool) -> bool:
+        """Whether text is UTF-8. A character may be cut between two fragments, and not between two messages."""
+        if not self.speaks_text or (data.isascii() and not self._text.getstate()[0]):
             return True
         try:
             self._text.decode(data, is_last)
@@ -463,7 +497,7 @@ class WebSocket:
 
     def resume_reading(self) -> None:
         self._is_paused = False
-        if self._left:
+        if self._has_left:
             self._plan()
         else:
             self.socket.resume_reading()
@@ -476,8 +510,3 @@ class WebSocket:
 
     def abort(self) -> None:
         self.socket.abort()
-
-
-def _select(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    """The highest version that both know; a client that offers none is let in, too."""
-    return next((name for name in SUBPROTOCOLS if name in offered), None)
