@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import re
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stompbox.selectors import Value, compile_selector
+from tests.server.world import uncollected
 
 Truth = bool | None
 
@@ -300,3 +302,23 @@ def truth_of(tree: object, headers: dict[str, Value]) -> Truth:
 def test_agrees_with_the_reference(tree: Tree, values: list[Value]) -> None:
     headers = {name: value for name, value in zip(NAMES, values, strict=True) if value is not None}
     assert answers(tree.text(), headers) is truth_of(tree, headers), tree.text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = 1 AND b LIKE '%x_' OR c IN ('d', 'e')",
+        "a BETWEEN 1 AND 2 AND NOT b IS NULL",
+        "XPATH '//a[. = 1]'",
+        "a = 1 AND (" * 60 + "b = 2" + ")" * 60,
+        " OR ".join([f"a = {number}" for number in range(400)]),
+    ],
+    ids=["headers", "ranges", "XPATH", "nested", "long"],
+)
+def test_a_selector_that_nobody_needs_any_more_is_gone_at_once(text: str) -> None:
+    """And not when the collector comes: what it keeps of memory is not counted any more."""
+    with uncollected():
+        before = len(gc.get_objects())
+        for _ in range(20):
+            compile_selector(text)
+        assert len(gc.get_objects()) < before + 20

@@ -5,11 +5,15 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from stompbox.message import MULTICAST, Run, Shape
 from stompbox.server.session.connection import Connection
+from stompbox.server.transport.websocket import _Protocol
 from tests.server.world import KINDS, Guest, House, configured, play, uncollected
 from tests.users import users
 
@@ -151,6 +155,56 @@ def test_so_is_who_said_goodbye(tmp_path: Path, kind: str) -> None:
         guest.say("SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0DISCONNECT\nreceipt:bye\n\n\0")
         await guest.hear(b"receipt-id:bye")
         found = _weakly(house)
+        guest.leave()
+        await _is_forgotten(house, found)
+
+    with uncollected():
+        play(configured(tmp_path, top=USERS), story)
+
+
+@pytest.mark.parametrize("is_met", [False, True])
+def test_so_is_what_reads_websockets(tmp_path: Path, *, is_met: bool) -> None:
+    """A stranger may have megabytes of a frame there."""
+
+    async def story(house: House) -> None:
+        before = _protocols()
+        guest = await house.client("websocket", version="1.2" if is_met else None)
+        guest.writer.write(b"\x81\xfe")  # a frame, of which the rest is to come
+        await house.until(lambda: _protocols() > before, "it is there")
+        guest.leave()
+        await house.until(lambda: not house.broker.sockets, "it is gone")
+        await house.until(lambda: _protocols() == before, "it is forgotten")
+
+    with uncollected():
+        play(configured(tmp_path, top=USERS), story)
+
+
+def _protocols() -> int:
+    return sum(type(found) is _Protocol for found in gc.get_objects())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_so_is_who_is_told_more_while_it_leaves(tmp_path: Path, kind: str) -> None:
+    """Its subscriptions end one after the other, in turns; one that has not ended yet has something that it is to be told."""
+
+    async def story(house: House) -> None:
+        guest = await house.client(kind, more=LOGIN)
+        guest.say(
+            "".join([f"SUBSCRIBE\nid:{n}\ndestination:/topic/a\nreceipt:{n}\n\n\0" for n in range(200)])
+        )
+        await guest.hear(b"receipt-id:199")
+        found, connection = _weakly(house), house.connection()
+        broker = house.broker
+        connection.unread.is_much = True
+        clock, broker.turns.clock = broker.turns.clock, partial(next, count(broker.turns.clock()))
+        address = broker.engine.addresses["a"]
+        broker.engine.publish(address, Run(Shape({"destination": "/topic/a"}), [b"x"], routing=MULTICAST))
+        connection.end(is_failure=True)
+        assert connection.is_leaving, "there was time for one step"
+        broker.turns.clock = clock
+        broker.flush()
+        assert connection.unread.waiting
+        del connection, address
         guest.leave()
         await _is_forgotten(house, found)
 

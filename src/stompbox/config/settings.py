@@ -507,6 +507,10 @@ class AddressSettingsTable:
         known = self._known.get(address)
         return known if known is not None else self._remember(address)
 
+    def forget(self, address: str) -> None:
+        """Its answer is kept no longer: ten thousand names of addresses that are gone would keep memory that lies all around them."""
+        self._known.pop(address, None)
+
     def _remember(self, address: str) -> AddressSettings:
         ranks = self._table.ranks(address)
         settings = self._combined.get(ranks)

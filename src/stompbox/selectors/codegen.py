@@ -110,8 +110,10 @@ class _Generator:
             operands = [done.pop(id(operand)) for operand in node.operands]
             done[id(node)] = _EMITTERS[type(node)](self, node, *operands)
         name = self._define(self._condition(root, done[id(root)]))
-        exec(compile("\n".join(self._functions), "<selector>", "exec"), self._constants)
-        return cast(Compiled, self._constants[name])
+        lines = ["def made():", *[f" {line}" for line in self._functions], f" return {name}"]
+        exec(compile("\n".join(lines), "<selector>", "exec"), self._constants)
+        # not left in its own namespace: a selector that nobody needs any more is gone at once, and not when the collector comes
+        return cast(Compiled, self._constants.pop("made")())
 
     def _define(self, code: Code) -> str:
         name = self._name("f")

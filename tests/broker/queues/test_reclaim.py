@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+from typing import Any
+
 import pytest
 
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.depth import depth_of
+from stompbox.broker.queues.state import QueueState
 from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.message import ANYCAST, MULTICAST
 from tests.broker.test_schedule import drained
 from tests.broker.test_very_many import lines
-from tests.broker.world import Got, World
+from tests.broker.world import NOW, Got, World
+from tests.server.world import uncollected
 
 SIZE = 1000
 LIMIT = 100 * SIZE
@@ -273,3 +278,51 @@ def test_no_step_is_longer_the_more_is_given_back_and_the_more_a_consumer_has() 
     """Each of those that wait was held against all that the consumer has, in one step: seconds for 10,000 and 100,000."""
     few, many = longest_step(1000, 50), longest_step(4000, 200)
     assert many <= few + 500, (few, many)
+
+
+def queues() -> int:
+    return sum(isinstance(found, QueueState) for found in gc.get_objects())
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {},
+        {"redelivery_delay": 1000},
+        {"default_last_value_key": "k"},
+        {"default_ring_size": 5},
+        {"max_size_messages": 4},
+    ],
+    ids=lambda rule: next(iter(rule), "plain"),
+)
+@pytest.mark.parametrize("selector", ["", "a = 1", "XPATH '//b'"])
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"AMQ_SCHEDULED_DELAY": "1000"}, {"JMSXGroupID": "g"}, {"k": "v"}],
+    ids=lambda headers: next(iter(headers), "none"),
+)
+@pytest.mark.parametrize("lives", [0, 60_000])
+def test_a_queue_that_is_gone_leaves_memory_at_once(
+    rule: dict[str, Any], selector: str, headers: dict[str, str], lives: int
+) -> None:
+    """With all that waited in it; and not when the collector comes, which it may not do for an hour."""
+
+    def come_and_go() -> None:
+        consumer = world.on_topic(world.consumer(selector=selector, prefetch=2), "t")
+        expires = NOW + lives if lives else 0
+        for number in range(8):
+            body = b"<b>%d</b>" % number
+            world.send("t", body, routing=MULTICAST, headers={"a": "1", **headers}, expires=expires)
+            world.engine.dispatch_rest()
+        for got in world.settle()[:1]:
+            world.nack(consumer, got)
+        assert queues() > before
+        world.close(consumer)
+        world.settle()
+
+    world = World(AddressSetting(match="#", **rule))
+    with uncollected():
+        before = queues()
+        come_and_go()
+        assert not world.engine.queues
+        assert queues() == before

@@ -99,10 +99,10 @@ class Queue(LoggedQueue):
 
     # Time
 
-    def _expire(self) -> None:
+    def drop_expired(self) -> None:
         arrivals.expire(self)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         arrivals.wake(self)
 
     # What goes out

@@ -1,13 +1,15 @@
 """What waits in a queue, and which of its consumers take it: all of them, one that is exclusive, those whose selector takes a lane.
 
 What a queue has in memory, the backlog and what waits there for a time, is made when something comes into it: a wildcard subscription has
-a queue per address that it covers, and most of them are empty, so they cost the queue alone. In which order things are handed out is in
-dispatch.py.
+a queue per address that it covers, and most of them are empty, so they cost the queue alone. None of it knows the queue but by its number:
+so a queue that is gone leaves memory at once, with all that waited, and not when the collector comes. In which order things are handed
+out is in dispatch.py.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stompbox.broker.kinds import Kind
@@ -56,14 +58,6 @@ class SharedQueue(QueueState):
     def share(self, segment: Segment, takers: RoundRobin[Binding]) -> bool:
         """Gives the segment to consumers with credit, in shares; True when something is left of it."""
 
-    @abstractmethod
-    def _expire(self) -> None:
-        """Drops what of the backlog has expired."""
-
-    @abstractmethod
-    def _wake(self) -> None:
-        """Queues the messages whose time has come."""
-
     @property
     def backlog(self) -> Lanes:
         found = self._backlog
@@ -78,14 +72,14 @@ class SharedQueue(QueueState):
     def expiring(self) -> Expiring:
         """What of the backlog will expire, and when."""
         if self._expiring is None:
-            self._expiring = Expiring(self.engine.timers, self._expire)
+            self._expiring = Expiring(self.engine.timers, partial(_drop_expired, self.engine, self.id))
         return self._expiring
 
     @property
     def waits(self) -> Waits:
         """The messages that wait for their time."""
         if self._waits is None:
-            self._waits = Waits(self.engine.timers, self._wake, self.address.memory)
+            self._waits = Waits(self.engine.timers, partial(_wake, self.engine, self.id), self.address.memory)
         return self._waits
 
     @property
@@ -211,3 +205,15 @@ class SharedQueue(QueueState):
     def go_on_later(self) -> None:
         self.is_halfway = True
         self.engine.dispatch_later(self)
+
+
+def _drop_expired(engine: Engine, queue: int) -> None:
+    found = engine.queues.get(queue)
+    if found is not None:
+        found.drop_expired()
+
+
+def _wake(engine: Engine, queue: int) -> None:
+    found = engine.queues.get(queue)
+    if found is not None:
+        found.wake()

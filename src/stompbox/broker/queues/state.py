@@ -101,6 +101,14 @@ class QueueState(metaclass=ABCMeta):
         """Takes messages that are announced: their bodies come later."""
 
     @abstractmethod
+    def drop_expired(self) -> None:
+        """Drops what of the backlog has expired."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Queues the messages whose time has come."""
+
+    @abstractmethod
     def dispatch(self) -> None:
         """Hands out what it can: until nothing is left or nobody has credit."""
 

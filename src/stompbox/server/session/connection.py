@@ -326,7 +326,6 @@ class Connection(Writing):
         """What it held goes back, in as many turns as that takes."""
         self.upload = None
         self.unflushed.clear()
-        self.unread.waiting.clear()
         self.is_leaving, self._afterwards = True, then
         self.broker.turns.run(self._leaving(is_failure=is_failure), self._has_left)
         if self.is_leaving:
@@ -348,6 +347,7 @@ class Connection(Writing):
 
     def _has_left(self) -> None:
         self.is_leaving = False
+        self.unread.waiting.clear()  # not before: until it is closed a consumer may be put off once more
         if self.pulse is not None:
             notifications.tell(self, Event.CONNECTION_DESTROYED)
         then, self._afterwards = self._afterwards, None
