@@ -6,9 +6,11 @@ from typing import Any, cast
 
 import pytest
 
+from stompbox.broker.work import Turns as Later
+from stompbox.broker.work import Work
 from stompbox.config import Configuration
 from stompbox.server.beats import TICKS, Beats
-from stompbox.server.turns import Turns
+from stompbox.server.turns import PLANNED, Turns
 from tests.server.turning import LOOKS, Clock, Handle
 
 TICK = 1 / TICKS
@@ -63,16 +65,19 @@ class House:
         self.timed = Timed()
         self.loop = cast(asyncio.AbstractEventLoop, self.timed)
         settings = Configuration(memory=True)
-        budget = settings.max_turn_time / 1000
+        budget = PLANNED * settings.max_turn_time / 1000
         self.turns = Turns(cast(Any, self), settings, Clock(budget / LOOKS))
         self.beats = Beats(self)
-        self.engine = type("Engine", (), {"later": ()})
+        self.engine = type("Engine", (), {"later": Later(Work())})
 
     def set_time(self) -> None:
         pass
 
-    def flush(self) -> None:
+    def flush(self, *, is_turn_over: bool = False) -> None:
         pass
+
+    def flush_soon(self) -> None:
+        self.timed.call_soon(self.turns.serve)
 
 
 class One:

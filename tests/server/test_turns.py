@@ -315,7 +315,7 @@ def test_steps_of_a_coroutine_give_way_and_come_to_their_end() -> None:
     waiter = work.send(None)
     while True:
         before = len(taken)
-        world.turn()
+        world.turn(2)  # where it has taken a turn whole, what waits has the next one
         assert waiter.done()
         try:
             waiter = work.send(None)

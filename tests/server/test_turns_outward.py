@@ -151,7 +151,7 @@ def test_who_says_much_does_not_wait_for_all_that_was_read_for_paged_queues(
     world.turn()
     assert not world.broker.engine.work.is_over, "whoever comes next has done nothing"
     normal.say_much(receipts("r", 20))
-    world.turn(20)
+    world.turn(30)
     assert len(normal.confirmed()) == 20
     assert len(world.broker.engine.later) > 50
 

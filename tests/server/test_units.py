@@ -129,6 +129,7 @@ def test_the_receipt_of_a_duplicate_says_that_the_first_one_is_stored(
 
     async def story(world: World) -> None:
         first, again = client_of(world), client_of(world)
+        await world.until(lambda: first.heard() and again.heard())
         first.say("SEND", {"destination": "/queue/q", "receipt": "r", **ID}, b"x")
         if is_flying:
             await world.until(store.is_asked.is_set)

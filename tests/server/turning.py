@@ -129,8 +129,7 @@ class World:
         self.broker = Broker(
             self.settings, MemoryStore(), cast(asyncio.AbstractEventLoop, self.loop), is_durable=is_durable
         )
-        budget = self.settings.max_turn_time / 1000
-        self.broker.turns = Turns(self.broker, self.settings, Clock(budget / LOOKS))
+        self.broker.turns = Turns(self.broker, self.settings, Clock(self.broker.turns.budget / LOOKS))
         self.broker.faults.on_stop = lambda: None
         self.acceptor = Acceptor(self.broker, listener.parse())
 

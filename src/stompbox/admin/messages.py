@@ -20,7 +20,7 @@ from stompbox.broker.queues import matching
 from stompbox.broker.queues.browsing import Held, Out, RunPart
 from stompbox.broker.queues.matching import Range
 from stompbox.broker.queues.queue import Queue
-from stompbox.broker.work import PORTION
+from stompbox.broker.work import PORTION, QUESTION
 from stompbox.message import Run
 from stompbox.ranges import Ranges
 from stompbox.selectors import Selector
@@ -137,7 +137,7 @@ async def taken_by(
 
     async for offset in in_turns(broker.turns, range(first, stop)):
         question = Question(matching.asking(selector, run, offset, address))
-        while (is_taken := question.go_on(PORTION)) is None:
+        while (is_taken := question.go_on(PORTION // QUESTION)) is None:
             await broker.turns.give_way()
         if is_taken:
             matching.add_offset(found, offset)

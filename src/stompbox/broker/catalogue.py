@@ -125,6 +125,7 @@ class Catalogue:
         for queue in list(address.queues()):
             self.drop_queue(queue)
         del self.addresses[address.name]
+        self.settings.forget(address.name)
         del self.logs[address.log.id]
         self.makers.made_address(address, None)
         if not address.owner:
@@ -256,6 +257,7 @@ class Catalogue:
         for binding in list(queue.bindings):
             queue.unbind(binding)
         del self.queues[queue.id]
+        self._engine.questions.leave(queue.id)
         self.makers.made_queue(queue, None)
         address = address_of(queue)
         if queue.id in address.log.cursors:

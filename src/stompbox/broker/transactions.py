@@ -24,6 +24,7 @@ from stompbox.broker.addresses.routing import asking_ahead, asks_of_bodies
 from stompbox.broker.addresses.unitofwork import UnitOfWork
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import FAR
+from stompbox.broker.logs.segments import cost_of
 from stompbox.broker.queues.consumer import Consumer, Sent, taken_off
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.undelivered import NO_ROUTE, Fate
@@ -160,8 +161,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
         transaction.wait_for(commits.last)
         commits.let_go()
     if transaction.unit is None:  # nobody waits for the disk, and nothing takes it back
-        for _ in taken_off(unit.sends, PART):
-            yield
+        yield from letting_go(unit.sends)
     return (is_durable or is_stored) and engine.is_durable
 
 
@@ -282,6 +282,8 @@ def _still_there(
 
 
 ENDED: Final = 64  # queues, or subscriptions, of one step: each may be dropped with all that belongs to it
+# octets of messages that are let go in one step: the system takes them back, a third of a millisecond
+LET_GO: Final = 4 << 20
 PART: Final = 200  # segments that are taken from a subscription, or given to it again, in one step
 
 
@@ -343,7 +345,18 @@ def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> I
     for consumer, sent in held.items():
         yield from unholding(engine, consumer, sent, is_failure=is_failure)
         yield
-    for _ in taken_off(transaction.sends, PART):
+    yield from letting_go(transaction.sends)
+
+
+def letting_go(sends: list[tuple[Address, Run]]) -> Iterator[None]:
+    """Nobody needs these messages any more. The list is empty then."""
+    while sends:
+        size = 0
+        for _ in range(min(PART, len(sends))):
+            _, run = sends.pop()
+            size += cost_of(run)
+            if size > LET_GO:
+                break
         yield
 
 

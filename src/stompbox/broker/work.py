@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-PORTION: Final = 5_000  # steps: two or three milliseconds
+PORTION: Final = 5_000  # steps: half a millisecond
+QUESTION: Final = 5  # steps that one of a question takes, which looks into bodies and long texts
 MESSAGE: Final = 20  # steps that it takes to move a segment from one place to another
 COPY: Final = 10 * MESSAGE  # and to publish it again elsewhere
 
@@ -38,6 +39,11 @@ class Work:
     @property
     def is_over(self) -> bool:
         return self.done >= self.portion
+
+    @property
+    def asked(self) -> int:
+        """Steps of a question that are a portion."""
+        return max(1, self.portion // QUESTION)
 
     @property
     def least(self) -> int:

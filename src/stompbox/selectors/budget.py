@@ -25,6 +25,10 @@ class Budget:
         self.left -= steps
         return self.left >= 0
 
+    def spend_long(self, steps: int) -> bool:
+        """Spends steps that take longer than others."""
+        return self.spend(steps)
+
     def affords(self, steps: int) -> bool:
         """Whether so many are left."""
         return steps <= self.left

@@ -7,10 +7,13 @@ budget. So it runs on a stack of its own (`greenlet`), which is left whenever th
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from greenlet import getcurrent, greenlet
 
 from stompbox.selectors.budget import Budget
+
+LONG: Final = 3  # times that it takes longer to read a node of a document, for each step that it costs, than to look at one
 
 
 class Question:
@@ -48,6 +51,11 @@ class _Portioned(Budget):
             assert caller is not None
             caller.switch()
         return self.left >= 0
+
+    def spend_long(self, steps: int) -> bool:
+        """Uses up LONG times as many of the portion."""
+        self._until += (LONG - 1) * steps
+        return self.spend(steps)
 
     def know(self, steps: int) -> None:
         super().know(steps)

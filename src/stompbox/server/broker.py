@@ -248,10 +248,6 @@ class Broker(Clients):
         for _ in range(ROUNDS):
             if not engine.touched or not self.deliveries.write() or (engine.touched and self.turns.is_over):
                 break
-        if is_turn_over and engine.later.waiting and self.turns.has_engine():
-            # a portion takes some ms: not one for each who asks
-            engine.dispatch_rest(self.turns.goes_on())
-            self.deliveries.put_off()
         if engine.touched or engine.later.waiting:
             self.flush_soon()
         if engine.loads:
@@ -330,7 +326,7 @@ class Broker(Clients):
     def _flush_again(self) -> None:
         self._flush_planned = False
         self.set_time()
-        self.flush(is_turn_over=True)
+        self.turns.serve()
         self.young.look(self.loop.time())
 
     def _plan_tick(self, deadline: int) -> None:

@@ -18,12 +18,16 @@
 | RECEIPTs that a commit has let out (releasing.py)             | a connection                | the others                   |
 | requests, lists and metrics, which are coroutines (in_turns)  | an item                     | `give_way`                   |
 
-What waits is in one queue (round robin), each with a share of the turn. What goes out comes first, with half of the turn: those who were
-promised something do not wait behind those who ask for more. A read that is small is obeyed at once, and every other one has a share
-even when the turn is over: so a client that does little never waits for one that does much.
+A turn is what the loop does from one look at the sockets to the next, and there is one budget for all of it, whoever's it is:
 
-What goes on in portions in the engine (broker/work.py) is not in this queue: it has a portion when the sockets were read, but not in a
-turn in which a step took longer than two of them (`has_engine`).
+1. What was read is obeyed. A read that is small is obeyed at once; another one has what is left of the turn, and waits where nothing is
+   left, or somebody waits already.
+2. What came of that goes out, before anything else: so a client that does little never waits for one that does much.
+3. What waits goes on, as long as there is time, and one step of it at the least, in this turn or where what was read has taken it in
+   the next: what goes out first, with half of what is left, since those who were promised something do not wait behind those who ask for
+   more; then what clients ask for, and what goes on in portions in the engine (broker/work.py). Of these two the one that came second
+   comes first in the next turn, and second it comes only where time is left. Each has a queue (round robin), and who is served has a share
+   of the turn.
 
 The clock is looked at after a step, never within a run: a step is what cannot be cut any further. Who makes steps keeps them short.
 """
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
 
 FOREVER: Final = float("inf")
 SMALL: Final = 1024  # octets of a read that is obeyed without a look at the clock
+# of `max-turn-time`: the step in which this is over is taken to its end, and takes as long again
+PLANNED: Final = 0.5
 SHARES: Final = 4  # of one turn: so many have some of it, at least
 FEW: Final = 16  # sockets that are closed, or accepted, in one turn: the loop takes about 30 us for each, in its next one
 
@@ -51,15 +57,22 @@ Work = Callable[[float], bool]
 """Takes steps until the clock shows the time, one of them at least. True when there is more to do."""
 
 
+class Outgoing(Protocol):
+    """What goes out of the engine (delivering.py)."""
+
+    def put_off(self) -> None: ...
+
+
 class Served(Protocol):
     """The broker, as what has turns."""
 
     engine: Engine
+    deliveries: Outgoing
     loop: asyncio.AbstractEventLoop
     has_failed: bool
 
-    def set_time(self) -> None: ...
-    def flush(self) -> None: ...
+    def flush(self, *, is_turn_over: bool = False) -> None: ...
+    def flush_soon(self) -> None: ...
 
 
 class Few:
@@ -110,15 +123,16 @@ class Turns:
         self._outward: deque[Work] = deque()
         self._inward: deque[Work] = deque()
         self._due: deque[Callable[[], None]] = deque()  # what was put off because a turn was over
-        self._is_planned = False
         self._is_begun = False
-        self._owes_engine = False  # whose portion was left out
+        self._is_ending = False  # `serve` goes on, which ends it
+        self._is_engine_first = False
+        self._has_waited = False  # what waits, for a turn in which there was no time for it
         self._until = 0.0  # when the turn is over
         self._lent = 0.0  # of it, to coroutines that go on behind it
 
     def obey(self, configuration: Configuration) -> None:
         """`max-turn-time` and `max-turn-frames` are these from now on."""
-        self.budget = configuration.max_turn_time / 1000
+        self.budget = PLANNED * configuration.max_turn_time / 1000
         self.frames = configuration.max_turn_frames
         self.share = self.budget / SHARES
 
@@ -130,13 +144,11 @@ class Turns:
         return max(self._until, now + self.share)
 
     def _begin(self, now: float) -> None:
-        """A turn goes from here up to what the loop calls in its next one. Its time says nothing of that: with uvloop it stands still
-        until somebody starts a timer."""
+        """A turn goes from here up to the end of `serve`. The loop's own time says nothing of that: with uvloop it stands still until
+        somebody starts a timer."""
         self._is_begun, self._until = True, now + self.budget
-        self.broker.loop.call_soon(self._end)
-
-    def _end(self) -> None:
-        self._is_begun = False
+        if not self._is_ending:
+            self.broker.flush_soon()
 
     @property
     def is_over(self) -> bool:
@@ -146,13 +158,10 @@ class Turns:
             self._begin(now)
         return now > self._until
 
-    def has_engine(self) -> bool:
-        """Whether what stopped half-way in the engine goes on in this turn. A step that took longer than a turn leaves it out, once: in
-        the next turn it comes instead of those who wait."""
-        self._owes_engine = (
-            not self._owes_engine and self.is_over and self.clock() > self._until + self.budget
-        )
-        return not self._owes_engine
+    @property
+    def is_full(self) -> bool:
+        """Who asks for much has to wait: others do already, or nothing is left of the turn."""
+        return bool(self._inward or self.broker.engine.later.waiting) or self.is_over
 
     def goes_on(self) -> Callable[[], bool]:
         """Says, as often as it is asked, whether what begins now may go on."""
@@ -162,7 +171,7 @@ class Turns:
     def later(self, work: Work, *, is_outward: bool = False) -> None:
         """Goes on with it in the next turn, and in each after it, until nothing is left."""
         (self._outward if is_outward else self._inward).append(work)
-        self._plan()
+        self.broker.flush_soon()
 
     def in_time(self, work: Callable[[], None]) -> None:
         """Does it now, where the turn is not over; else later. All that is done so has one turn, however much it is."""
@@ -233,33 +242,67 @@ class Turns:
                 self._go_through(waiting, FOREVER)
             self.broker.flush()
 
-    def _plan(self) -> None:
-        if not self._is_planned and (self._outward or self._inward):
-            self._is_planned = True
-            self.broker.loop.call_soon(self._serve)
+    def serve(self) -> None:
+        """The sockets were read: what came of it goes out, what waits goes on, and the turn ends."""
+        self._is_ending = True
+        if self._outward or self._inward or self.broker.engine.later.waiting:
+            self.broker.flush()
+            self._serve()
+        self.broker.flush(is_turn_over=True)
+        self._is_begun = self._is_ending = False
 
     def _serve(self) -> None:
-        self._is_planned = False
-        broker = self.broker
+        broker, now = self.broker, self.clock()
         if broker.has_failed:
             return
-        now = self.clock()
-        self._until, self._lent = now + self.budget, 0.0
         if not self._is_begun:
             self._begin(now)
-        broker.set_time()
-        self._go_through(self._outward, now + self.budget / 2)
-        if not (self._owes_engine and broker.engine.later):
-            self._go_through(self._inward, self._until)
-        broker.flush()
-        self._plan()
+        self._lent = 0.0
+        self._has_waited = not self._has_waited and now > self._until
+        if self._has_waited:  # what was read has taken the turn
+            broker.flush_soon()
+            return
+        self._go_through(self._outward, max(now, (now + self._until) / 2))
+        if self._inward and broker.engine.later.waiting:
+            self._share_with_engine()
+        elif self._inward:
+            self._go_on_inward(self._until)
+        elif broker.engine.later.waiting:
+            self._go_on_in_engine(self._until)
+        if self._outward or self._inward:
+            broker.flush_soon()
+
+    def _share_with_engine(self) -> None:
+        half = (self.clock() + self._until) / 2
+        self._is_engine_first = not self._is_engine_first
+        first, second = (
+            (self._go_on_in_engine, self._go_on_inward)
+            if self._is_engine_first
+            else (self._go_on_inward, self._go_on_in_engine)
+        )
+        first(half)
+        if self.clock() + self._lent < self._until:
+            second(self._until)
+
+    def _go_on_inward(self, until: float) -> None:
+        self._go_through(self._inward, until)
+
+    def _go_on_in_engine(self, until: float) -> None:
+        engine = self.broker.engine
+
+        def goes_on() -> bool:
+            return self.clock() + self._lent < until
+
+        while engine.dispatch_rest(goes_on) and goes_on():
+            pass
+        self.broker.deliveries.put_off()
 
     def _go_through(self, waiting: deque[Work], until: float) -> None:
-        """Each once, as long as there is time; in equal parts, which are no smaller than a share."""
+        """Each once, as long as there is time; in equal parts, which are no smaller than a share, also of who comes last."""
         for left in range(len(waiting), 0, -1):
             now = self.clock() + self._lent
             work = waiting.popleft()
-            if work(min(until, now + max(self.share, (until - now) / left))):
+            if work(now + max(self.share, (until - now) / left)):
                 waiting.append(work)
             if self.clock() + self._lent >= until:
                 return

@@ -48,7 +48,7 @@ from stompbox.stomp.versions import V10, Version
 _ESCAPE: Final = re.compile(rb"\\(.?)", re.DOTALL)
 _UNSPEAKABLE: Final = re.compile(r"[\0\r\n\ud800-\udfff]")  # in a header that is not escaped
 _EMPTY_LINE: Final = re.compile(rb"\n\r?\n")
-_EMPTY: Final = re.compile(rb"(?:[\n\0]|\r\n)+")  # between frames
+_EMPTY: Final = re.compile(rb"[\r\n\0]*")  # what is between frames, and CRs that are no EOL's
 _RECEIPT: Final = re.compile(rb"\nreceipt:([^\n]*?)\r?(?=\n|\Z)")
 _LF, _CR, _NUL = 10, 13, 0
 _NO_FORM: Final = "\ufffd"
@@ -413,10 +413,14 @@ def faulty(error: Exception) -> Iterator[Never]:
 
 
 def _after_empty(data: bytes, position: int) -> int:
-    """Past the EOLs and NULs that are at `position`: as many as there are cost one search."""
+    """Past the EOLs and NULs that are at `position`. A pattern with two ways for each EOL takes a millisecond for 64 KiB of them."""
     found = _EMPTY.match(data, position)
-    assert found is not None
-    return found.end()
+    stop = found.end() if found is not None else position
+    if data.find(b"\r", position, stop) >= 0:
+        lone = data[position:stop].replace(b"\r\n", b"\n\n").find(b"\r")
+        if lone >= 0:
+            return position + lone
+    return stop
 
 
 def _missing_nul(length: int) -> FrameError:

@@ -8,6 +8,7 @@ from stompbox.broker.engine import PAGE_SIZE
 from stompbox.broker.queues import questions
 from stompbox.broker.queues.browsing import browse
 from stompbox.broker.subscriptions.subscribers import start
+from stompbox.broker.work import QUESTION, Work
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, MULTICAST
 from tests.broker.world import World
@@ -15,7 +16,7 @@ from tests.broker.world import World
 ELEMENTS = 1500
 NODES = 2 * ELEMENTS + 3
 PORTION = 1000
-MOST = PORTION + 3 * NODES  # one look at all nodes is not divided
+MOST = PORTION + 3 * QUESTION * NODES  # what a condition on all nodes costs is paid in one go
 
 
 def body(number: int) -> bytes:
@@ -114,12 +115,60 @@ def test_and_go_after_a_while() -> None:
     assert [got.body for got in world.settle()] == [body(1)]
 
 
-def test_where_very_many_clients_ask_each_gets_its_answer() -> None:
+def test_those_of_a_subscription_go_with_it() -> None:
     world = World(portion=PORTION)
-    for number in range(questions.OPEN + 4):
+    gone = [world.consumer(str(n), selector=path(n)) for n in range(questions.OF_ONE)]
+    for consumer in gone:
+        world.on_topic(consumer, "t")
+    world.send_to_topic("t", body(0))
+    for _ in range(2 * questions.OF_ONE):
+        world.engine.dispatch_rest(lambda: False)
+    assert len(world.engine.questions)
+    for consumer in gone:
+        world.close(consumer)
+    assert not len(world.engine.questions)
+
+
+def asking(world: World, clients: int) -> None:
+    for number in range(clients):
         world.on_queue(world.consumer(str(number), selector=path(1), session=number), f"q{number}")
         world.send(f"q{number}", body(1))
-    assert len(world.settle()) == questions.OPEN + 4
+
+
+def test_where_very_many_clients_ask_each_gets_its_answer_and_none_in_one_go() -> None:
+    world = World(portion=PORTION)
+    asking(world, 2 * questions.OPEN)
+    for _ in range(4 * questions.OPEN):
+        world.engine.dispatch_rest(lambda: False)
+        assert len(world.engine.questions) <= questions.OPEN
+    assert longest_turn(world) <= MOST
+    assert len(world.settle()) == 2 * questions.OPEN
+
+
+def test_who_has_gone_holds_up_the_line_for_a_while_at_the_most() -> None:
+    world = World(portion=PORTION)
+    asking(world, questions.OPEN)
+    for _ in range(questions.OPEN):
+        world.engine.dispatch_rest(lambda: False)
+    first = world.consumer("first", selector=path(1), session=100)
+    world.on_topic(first, "t")
+    world.send_to_topic("t", body(1))
+    for _ in range(questions.OPEN + 1):
+        world.engine.dispatch_rest(lambda: False)
+    world.close(first)
+    world.on_queue(world.consumer("second", selector=path(1), session=101), "next")
+    world.send("next", body(1))
+    world.engine.tick(world.engine.now + questions.FORGOTTEN)
+    assert len(world.settle()) == questions.OPEN + 1
+
+
+def test_of_those_asked_ahead_few_are_open_and_who_came_first_is_next() -> None:
+    line = questions.Questions(Work())
+    places = [line.ahead() for _ in range(questions.OPEN + 2)]
+    entered = [place.__enter__() for place in places]
+    assert [place.may_ask for place in entered] == [True] * questions.OPEN + [False] * 2
+    places[3].__exit__(None, None, None)
+    assert [place.may_ask for place in entered[-2:]] == [True, False]
 
 
 @pytest.mark.parametrize("kind", ["memory", "log", "goes on"])

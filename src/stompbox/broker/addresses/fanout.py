@@ -108,7 +108,9 @@ def _end_showing(address: Address) -> None:
 
 
 MANY: Final = 256  # queues that are offered a message at once; where there are more, it goes in steps
-AT_ONCE: Final = 256  # queues of one step: some milliseconds
+AT_ONCE: Final = 64  # queues of one step: some tenths of a millisecond
+# times as long as to offer a message to a queue it takes to put off what its selector is asked
+LATER: Final = 8
 STEP: Final = 64  # queues of one step that may go then
 # entries of lists of queues, made for one run alone, beyond which the sender of the next one takes all steps
 MOST: Final = 1 << 20
@@ -269,7 +271,8 @@ def audience(address: Address, run: Run) -> tuple[Targets, Groups]:
     steps."""
     if not run.queue:
         targets, groups = routing.split(address, run)
-        are_few = address.fanout is None and sum([len(queues) for queues, _ in groups]) <= MANY
+        sizes = [len(queues) if ranges is not None else LATER * len(queues) for queues, ranges in groups]
+        are_few = address.fanout is None and sum(sizes) <= MANY
         if are_few and not any(ranges is None and _must_know(queues) for queues, ranges in groups):
             return targets + routing.flat(address, groups, run), []
         return targets, groups

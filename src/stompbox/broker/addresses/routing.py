@@ -228,6 +228,8 @@ def _of_topics(address: Address, run: Run, limit: int) -> Groups:
         for selector in plan.by_message:
             if "message_id" in selector.facts:  # each subscription sees another one
                 _by_id(address, selector, run, limit, by_ranges)
+            elif address.engine.work.is_over and selector.is_costly:
+                taken[selector] = None
             else:
                 taken[selector] = wanted_within(selector, run, run.first, run.stop, address, limit=limit)
         for selector, ranges in taken.items():

@@ -184,7 +184,7 @@ def asking_ahead(selector: Selector, run: Run, address: Address) -> Iterator[Non
 
     if is_of_shape(selector, run.shape) or not _NOT_KNOWN_AHEAD.isdisjoint(selector.facts):
         return
-    flags, portion, questions = bytearray(len(run)), address.engine.work.portion, address.engine.questions
+    flags, portion, questions = bytearray(len(run)), address.engine.work.asked, address.engine.questions
     shared = facts_of_shape(run.shape, address.name, is_durable=False)
     for index in range(len(run)):
         if not is_long(selector, run, run.first + index, run.first + index + 1):
@@ -193,8 +193,10 @@ def asking_ahead(selector: Selector, run: Run, address: Address) -> Iterator[Non
         headers: Mapping[str, str] = run.headers(index) if run.columns else run.shape.headers
         body = None if run.is_large else partial(run.octets, index)
         question = Question(partial(selector.matches, headers, known, body))
-        with questions.ahead() as may_wait:
-            while (is_taken := question.go_on(portion if may_wait else question.budget.steps)) is None:
+        with questions.ahead() as place:
+            while not place.may_ask:
+                yield
+            while (is_taken := question.go_on(portion)) is None:
                 yield
         flags[index] = _ASKED | _TAKEN * is_taken | _TOO_EXPENSIVE * question.budget.is_used_up
         yield
@@ -273,7 +275,9 @@ def _asked_in_portions(
         found = engine.questions.try_once(key, run, ask)
     else:
         most = OPEN if selector.needs_body else LIGHT
-        found = engine.questions.go_on(key, run, ask, now=engine.now, client=asker.client, most=most)
+        found = engine.questions.go_on(
+            key, run, ask, now=engine.now, client=asker.client, queue=asker.id, most=most
+        )
     if found is None:
         return None
     is_taken, budget = found

@@ -22,7 +22,7 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _NODE_STEPS = 3
 """To make a node of a body takes ten times as long as to look at one; but all XPATHs of all selectors share the nodes."""
 
-_PAID_TOGETHER = 128  # nodes
+_PAID_TOGETHER = 32  # nodes
 _KEPT = 4  # documents, of up to 3 MiB; as many as are looked at in turn (broker/queues/questions.py)
 _MOST_NODES = 12_000  # so that of the steps (budget.py) enough are left to look at each
 _SEPARATOR = "\x01"  # no character of XML, so no namespace name contains it
@@ -204,7 +204,7 @@ class _Reader:
     def _pay(self) -> None:
         steps = (len(self._nodes) - self._paid) * _NODE_STEPS
         self._paid = len(self._nodes)
-        self._budget.spend(steps)
+        self._budget.spend_long(steps)
 
     def declaration(self, version: str, encoding: str | None, standalone: int) -> None:
         if (encoding.lower() if encoding else None) not in _ENCODINGS:

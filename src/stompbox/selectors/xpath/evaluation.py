@@ -13,6 +13,7 @@ from typing import Protocol
 
 from stompbox.selectors.xpath.document import Document, NodeKind, NotXml, Unseen, XmlNode
 from stompbox.selectors.xpath.types import (
+    PART,
     Exhausted,
     Focus,
     NodeSet,
@@ -167,7 +168,7 @@ class Step:
         return in_document_order(found, focus)
 
     def _from(self, node: XmlNode, focus: Focus) -> NodeSet:
-        selected = [other for other in self.axis.walk(node, focus) if self.test(other)]
+        selected = [other for part in self.axis.walk(node, focus) for other in part if self.test(other)]
         for predicate in self.predicates:
             selected = predicate.kept(selected, focus)
         return selected
@@ -203,86 +204,106 @@ def _nodes(value: XValue) -> NodeSet:
 
 
 def in_document_order(sets: Iterable[NodeSet], focus: Focus) -> NodeSet:
-    unique = {node.order: node for nodes in sets for node in nodes}
-    focus.spend(len(unique))
+    unique: dict[int, XmlNode] = {}
+    paid = 0
+    for nodes in sets:
+        unique.update([(node.order, node) for node in nodes])
+        if len(unique) - paid > PART:
+            focus.spend(len(unique) - paid)
+            paid = len(unique)
+    focus.spend(len(unique) - paid)
     return [unique[order] for order in sorted(unique)]
 
 
-# Axes (XPath 1.0, 2.2). Each gives the nodes in its own order, reverse axes from the nearest to the farthest, and spends what it looks at.
+# Axes (XPath 1.0, 2.2). Each gives the nodes in its own order, reverse axes from the nearest to the farthest, in parts, and spends what it
+# looks at before it does.
+
+Parts = Iterable[Sequence[XmlNode]]
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    walk: Callable[[XmlNode, Focus], Sequence[XmlNode]]
+    walk: Callable[[XmlNode, Focus], Parts]
     reverse: bool = False
     principal: NodeKind = NodeKind.ELEMENT
 
 
-def _no_attributes(nodes: NodeSet, focus: Focus) -> NodeSet:
+def _parted(nodes: Sequence[XmlNode], focus: Focus) -> Parts:
+    if len(nodes) > PART:
+        return _in_parts(nodes, focus)
     focus.spend(1 + len(nodes))
-    return [node for node in nodes if node.kind is not NodeKind.ATTRIBUTE]
+    return (nodes,)
 
 
-def _counted(nodes: Sequence[XmlNode], focus: Focus) -> Sequence[XmlNode]:
-    focus.spend(1 + len(nodes))
-    return nodes
+def _in_parts(nodes: Sequence[XmlNode], focus: Focus) -> Parts:
+    """Many of them: with each part others may have their turn, since who spends may leave the stack."""
+    focus.spend(1)
+    for at in range(0, len(nodes), PART):
+        part = nodes[at : at + PART]
+        focus.spend(len(part))
+        yield part
 
 
-def _ancestors_or_self(node: XmlNode, focus: Focus) -> NodeSet:
-    return [node, *focus.ancestors(node)]
+def _no_attributes(nodes: NodeSet, focus: Focus) -> Parts:
+    return [[node for node in part if node.kind is not NodeKind.ATTRIBUTE] for part in _parted(nodes, focus)]
 
 
-def _attributes(node: XmlNode, focus: Focus) -> Sequence[XmlNode]:
-    return _counted(node.attributes, focus)
+def _ancestors_or_self(node: XmlNode, focus: Focus) -> Parts:
+    return ([node], focus.ancestors(node))
 
 
-def _children(node: XmlNode, focus: Focus) -> Sequence[XmlNode]:
-    return _counted(node.children, focus)
+def _attributes(node: XmlNode, focus: Focus) -> Parts:
+    return _parted(node.attributes, focus)
 
 
-def _descendants(node: XmlNode, focus: Focus) -> NodeSet:
+def _children(node: XmlNode, focus: Focus) -> Parts:
+    return _parted(node.children, focus)
+
+
+def _descendants(node: XmlNode, focus: Focus) -> Parts:
     return _no_attributes(focus.nodes[node.order + 1 : node.last + 1], focus)
 
 
-def _descendants_or_self(node: XmlNode, focus: Focus) -> NodeSet:
-    return [node, *_descendants(node, focus)]
+def _descendants_or_self(node: XmlNode, focus: Focus) -> Parts:
+    return ([node], *_descendants(node, focus))
 
 
-def _following(node: XmlNode, focus: Focus) -> NodeSet:
+def _following(node: XmlNode, focus: Focus) -> Parts:
     return _no_attributes(focus.nodes[node.last + 1 :], focus)
 
 
-def _following_siblings(node: XmlNode, focus: Focus) -> NodeSet:
-    return [other for other in _siblings(node, focus) if other.order > node.order]
+def _following_siblings(node: XmlNode, focus: Focus) -> Parts:
+    return [[other for other in part if other.order > node.order] for part in _siblings(node, focus)]
 
 
-def _parent(node: XmlNode, focus: Focus) -> Sequence[XmlNode]:
-    return _counted([focus.nodes[node.parent]] if node.parent >= 0 else [], focus)
+def _parent(node: XmlNode, focus: Focus) -> Parts:
+    return _parted([focus.nodes[node.parent]] if node.parent >= 0 else [], focus)
 
 
-def _preceding(node: XmlNode, focus: Focus) -> NodeSet:
-    before = _no_attributes(focus.nodes[: node.order], focus)
-    return [other for other in reversed(before) if other.last < node.order]
+def _preceding(node: XmlNode, focus: Focus) -> Parts:
+    before = list(_no_attributes(focus.nodes[: node.order], focus))
+    return [[other for other in reversed(part) if other.last < node.order] for part in reversed(before)]
 
 
-def _preceding_siblings(node: XmlNode, focus: Focus) -> NodeSet:
-    return [other for other in reversed(_siblings(node, focus)) if other.order < node.order]
+def _preceding_siblings(node: XmlNode, focus: Focus) -> Parts:
+    before = list(_siblings(node, focus))
+    return [[other for other in reversed(part) if other.order < node.order] for part in reversed(before)]
 
 
-def _self(node: XmlNode, focus: Focus) -> Sequence[XmlNode]:
-    return _counted([node], focus)
+def _self(node: XmlNode, focus: Focus) -> Parts:
+    return _parted([node], focus)
 
 
-def _siblings(node: XmlNode, focus: Focus) -> Sequence[XmlNode]:
+def _siblings(node: XmlNode, focus: Focus) -> Parts:
     return (
         _children(focus.nodes[node.parent], focus)
         if node.parent >= 0 and node.kind is not NodeKind.ATTRIBUTE
-        else []
+        else ()
     )
 
 
 AXES: dict[str, Axis] = {
-    "ancestor": Axis(lambda node, focus: focus.ancestors(node), reverse=True),
+    "ancestor": Axis(lambda node, focus: (focus.ancestors(node),), reverse=True),
     "ancestor-or-self": Axis(_ancestors_or_self, reverse=True),
     "attribute": Axis(_attributes, principal=NodeKind.ATTRIBUTE),
     "child": Axis(_children),

@@ -61,6 +61,7 @@ class Focus:
         return found
 
 
+PART = 512  # nodes that are looked at in one go: a twentieth of a millisecond
 _CHARACTERS_PER_STEP = 64
 _NUMBER = re.compile(r"[ \t\n\r]*+(-?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++))[ \t\n\r]*+")
 
@@ -74,13 +75,21 @@ def string_value(node: XmlNode, focus: Focus) -> str:
     """XPath 1.0, 5: of a root or an element all the text below it."""
     if node.kind not in (NodeKind.ROOT, NodeKind.ELEMENT):
         return spend_text(node.text, focus)
-    focus.spend(2 + node.last - node.order)
-    return spend_text(
-        "".join(
-            below.text for below in focus.nodes[node.order : node.last + 1] if below.kind is NodeKind.TEXT
-        ),
-        focus,
-    )
+    first, stop = node.order, node.last + 1
+    if stop - first <= PART:
+        focus.spend(1 + stop - first)
+        return spend_text(_text_of(focus.nodes[first:stop]), focus)
+    focus.spend(1)
+    texts = []
+    for at in range(first, stop, PART):
+        part = focus.nodes[at : min(at + PART, stop)]
+        focus.spend(len(part))
+        texts.append(_text_of(part))
+    return spend_text("".join(texts), focus)
+
+
+def _text_of(nodes: NodeSet) -> str:
+    return "".join([node.text for node in nodes if node.kind is NodeKind.TEXT])
 
 
 def to_text(value: XValue, focus: Focus) -> str:

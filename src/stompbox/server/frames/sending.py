@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses import duplicates, retained
 from stompbox.broker.addresses.address import Address
@@ -35,6 +35,8 @@ from stompbox.stomp.shapes import shape_of
 
 if TYPE_CHECKING:
     from stompbox.server.frames.speaker import Speaker
+
+ASKED: Final = 32  # requests that are taken up in one step: 150 us
 
 
 def send(connection: Speaker, frame: Frame) -> Iterator[None] | None:
@@ -139,26 +141,42 @@ def sends_together(senders: Sequence[Speaker], event: Sends) -> bool:
     return True
 
 
-def _ask(connection: Speaker, event: Sends, asks: Asks) -> None:
+def _ask(connection: Speaker, event: Sends, asks: Asks) -> Iterator[None] | None:
     """Sent to the broker itself, which takes each of a run up by itself."""
     if event.transaction is not None:
         raise asks.refusal()
     run = Run(event.shape, event.bodies, event.columns)
-    for index in range(len(run)):
-        frame = Frame("SEND", run.headers(index), run.octets(index))
-        if asks is Asks.REQUEST:
-            dispatch.receive(connection, frame)
-        else:
-            receipts = event.receipts[index : index + 1]
-            management.receive(connection, frame, partial(connection.confirm, receipts, waits=False))
+    _take_up(connection, event, run, 0, asks)
+    return _taking_up(connection, event, run, asks) if len(run) > 1 else None
+
+
+def _taking_up(connection: Speaker, event: Sends, run: Run, asks: Asks) -> Iterator[None]:
+    """The others, some in each step."""
+    for index in range(1, len(run)):
+        if connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
+            return
+        try:
+            _take_up(connection, event, run, index, asks)
+        except StompboxError as error:
+            connection.refuse_each(error, event.part(index, index + 1))
+        if index % ASKED == 0:
+            yield
+
+
+def _take_up(connection: Speaker, event: Sends, run: Run, index: int, asks: Asks) -> None:
+    frame = Frame("SEND", run.headers(index), run.octets(index))
+    if asks is Asks.REQUEST:
+        dispatch.receive(connection, frame)
+    else:
+        receipts = event.receipts[index : index + 1]
+        management.receive(connection, frame, partial(connection.confirm, receipts, waits=False))
 
 
 def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator[None] | None:
     """Obeys SENDs that are not plain. What can be refused is found out before anything is sent."""
     engine = connection.broker.engine
     if route.asks is not Asks.NOTHING:
-        _ask(connection, event, route.asks)
-        return None
+        return _ask(connection, event, route.asks)
     with connection.changing_nothing("the headers of a SEND were looked at"):
         shape = (
             event.shape

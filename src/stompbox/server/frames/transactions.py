@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses.fanout import finishing
-from stompbox.broker.queues.consumer import Consumer, taken_off
+from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.subscriptions.subscribers import start
 from stompbox.broker.timers import Alarm
-from stompbox.broker.transactions import Transaction, committing, is_long
+from stompbox.broker.transactions import Transaction, committing, is_long, letting_go
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.server.revoking import require_still
 from stompbox.stomp.frames import Frame
@@ -27,7 +27,7 @@ from stompbox.stomp.frames import Frame
 if TYPE_CHECKING:
     from stompbox.server.frames.speaker import FramesCore, Speaker
 
-LOOKED: Final = 1000  # runs of a transaction that are looked at once more, or let go, in one step
+LOOKED: Final = 1000  # runs of a transaction that are looked at once more in one step
 
 
 def transaction_of(connection: Speaker, name: str) -> Transaction:
@@ -94,8 +94,7 @@ def commit(connection: Speaker, frame: Frame) -> Iterator[None]:
     connection.answer(frame, waits=waits and "receipt" in frame.headers, unit=transaction.unit)
     if not is_in_steps:  # else each part has come to all who get it
         yield from finishing(transaction.sends)
-    for _ in taken_off(transaction.sends, LOOKED):
-        yield
+    yield from letting_go(transaction.sends)
 
 
 def abort(connection: Speaker, frame: Frame) -> Iterator[None]:

@@ -142,7 +142,7 @@ class Reading:
             self._put_off(data)
             return
         connection, size = self.connection, len(data)
-        if not connection.decoder.logged_in and self.turns.is_over:
+        if self.turns.is_full if size > SMALL else not connection.decoder.logged_in and self.turns.is_over:
             # many strangers at once wait for each other
             self._put_off(data)
         else:
