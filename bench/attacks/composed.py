@@ -33,7 +33,11 @@ filter = "XPATH 'count(//a[.//a]) > 100'"
 """
 
 
-@attack("40 subscriptions with `LIKE '%a_b%'` and 20 messages with a header of 60 KB")
+@attack(
+    "40 subscriptions with `LIKE '%a_b%'` and 20 messages with a header of 60 KB",
+    limits=CLIENTS + MESSAGES,
+    stays=MESSAGES,
+)
 def underscores(port: int) -> list[socket.socket]:
     link = connected(port)
     pour(
@@ -108,7 +112,12 @@ def takeovers(port: int) -> list[socket.socket]:
     return links
 
 
-@attack("20,000 requests in one write: describe, groups, and fetch with a selector", is_ours=True)
+@attack(
+    "20,000 requests in one write: describe, groups, and fetch with a selector",
+    is_ours=True,
+    limits=CLIENTS + MESSAGES,
+    stays=MESSAGES,
+)
 def requests(port: int) -> list[socket.socket]:
     link = connected(port)
     filled(link, "/queue/asked", count=20_000)

@@ -6,7 +6,9 @@ import socket
 import time
 
 from bench.attacks.attacker import (
+    CLIENTS,
     MEGABYTE,
+    MESSAGES,
     attack,
     connected,
     drain,
@@ -117,7 +119,11 @@ def subscribe_unsubscribe(port: int) -> list[socket.socket]:
     return [link]
 
 
-@attack("300 ACKs of unknown ids, STOMP 1.1, beside 100,000 unacknowledged messages")
+@attack(
+    "300 ACKs of unknown ids, STOMP 1.1, beside 100,000 unacknowledged messages",
+    limits=CLIENTS + MESSAGES,
+    stays=MESSAGES,
+)
 def unknown_acks(port: int) -> list[socket.socket]:
     link = connected(port, "1.1")
     for number in (1, 2):  # each has every other message, so that the ids of the other's are in between

@@ -9,6 +9,7 @@ import time
 from bench.attacks.attacker import (
     CLIENTS,
     MEGABYTE,
+    MESSAGES,
     attack,
     connected,
     drain,
@@ -50,7 +51,7 @@ def expiry(port: int) -> list[socket.socket]:
     return [link]
 
 
-@attack("100,000 messages scheduled for one time", is_ours=True)
+@attack("100,000 messages scheduled for one time", is_ours=True, limits=CLIENTS + MESSAGES, stays=MESSAGES)
 def scheduled(port: int) -> list[socket.socket]:
     link = connected(port)
     when = time.time() + 30
@@ -86,7 +87,11 @@ def dropped_queue(port: int) -> list[socket.socket]:
     return [link]
 
 
-@attack("one ACK for 100,000 messages, and an ABORT that gives them back")
+@attack(
+    "one ACK for 100,000 messages, and an ABORT that gives them back",
+    limits=CLIENTS + MESSAGES,
+    stays=MESSAGES,
+)
 def cumulative_ack(port: int) -> list[socket.socket]:
     link = connected(port, "1.1")
     link.sendall(subscribe(1, "/queue/cumulative", headers="ack:client\nconsumer-window-size:-1\n"))
