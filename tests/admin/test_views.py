@@ -9,8 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 import stompbox
-from stompbox.admin.listing import JOINED, Pieces, _behind
+from stompbox.admin.listing import JOINED, Pieces, _behind, by_field
 from stompbox.admin.pages import shown
 from tests.admin.asking import ask, queue, read
 from tests.admin.conftest import Start
@@ -353,6 +355,22 @@ def test_ten_thousand_addresses_are_put_in_order_in_turns() -> None:
         found: Any = world.driven(shown(asked))
     assert found == [f"{name}" for name in sorted(map(str, names))]
     assert steps.longest < 3 * JOINED, "lines of Python: as many comparisons as it takes to join two pieces"
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 999, 1001, 30_000])
+def test_and_by_any_field_of_theirs(count: int, *, reverse: bool) -> None:
+    """What is equal stays in the order in which it is, also where the largest come first."""
+    world = World()
+    items = [(Name(f"{number * 7919 % 100}"), number) for number in range(count)]
+
+    def field(item: tuple[Name, int]) -> Name:
+        return item[0]
+
+    with world.steps() as steps:
+        found: Any = world.driven(world.broker.turns.taken(by_field(items, field, reverse=reverse)))
+    assert found == sorted(items, key=lambda item: str(item[0]), reverse=reverse)
+    assert steps.longest < 3 * JOINED
 
 
 def test_a_long_answer_is_handed_over_in_turns() -> None:

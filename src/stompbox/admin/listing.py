@@ -33,8 +33,8 @@ LISTED: Final = 1000  # entries of one answer, if the request does not say how m
 MOST: Final = 10_000
 FARTHEST: Final = 999_999_999
 PIECE: Final = 200  # entries that are made JSON in one go
-RUN: Final = 1000  # names that are sorted in one go
-JOINED: Final = 10_000  # names in pieces that become one in one go, which takes a millisecond
+RUN: Final = 1000  # items that are sorted in one go
+JOINED: Final = 10_000  # items in pieces that become one in one go, which takes a millisecond
 
 T = TypeVar("T")
 Field = Callable[[Any], Any]
@@ -143,24 +143,27 @@ def _itself(item: T) -> T:
     return item
 
 
-def in_order(names: list[str]) -> Steps[list[str]]:
-    """The names in order: each RUN is sorted by itself, two become one until they are large, and these go on name by name."""
-    pieces = []
-    for at in range(0, len(names), RUN):
-        pieces.append(sorted(names[at : at + RUN]))
+def in_order(
+    items: Sequence[Any], key: Callable[[Any], Any] | None = None, *, reverse: bool = False
+) -> Steps[list[Any]]:
+    """The items in order: each RUN is sorted by itself, two become one until they are large, and these go on item by item. What is equal
+    stays in the order in which it is."""
+    pieces: list[list[Any]] = []
+    for at in range(0, len(items), RUN):
+        pieces.append(sorted(items[at : at + RUN], key=key, reverse=reverse))
         yield
     while len(pieces) > 1 and len(pieces[0]) < JOINED:
         joined = []
         for at in range(0, len(pieces), 2):
             # what is in order is found and only gone through by `sorted`
-            joined.append(sorted(chain.from_iterable(pieces[at : at + 2])))
+            joined.append(sorted(chain.from_iterable(pieces[at : at + 2]), key=key, reverse=reverse))
             yield
         pieces = joined
     if len(pieces) < 2:
         return pieces[0] if pieces else []
     found = []
-    for name in merge(*pieces):
-        found.append(name)
+    for item in merge(*pieces, key=key, reverse=reverse):
+        found.append(item)
         yield
     return found
 
@@ -193,5 +196,9 @@ def by_field(items: Sequence[T], field: Callable[[T], Any], *, reverse: bool = F
     for item in items:
         values.append(field(item))
         yield
-    order = sorted(range(len(items)), key=values.__getitem__, reverse=reverse)
-    return [items[at] for at in order]
+    order = yield from in_order(range(len(items)), values.__getitem__, reverse=reverse)
+    found = []
+    for at in order:
+        found.append(items[at])
+        yield
+    return found
