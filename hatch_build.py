@@ -47,7 +47,7 @@ LEFT_OUT = {
     "server/fronts/relay.py": "has a class below one that is not compiled",
     "server/transport/host.py": "protocols alone, as server/seam.py",
     "server/transport/websocket.py": "its classes are below those of a library",
-    "server/transport/webframes.py": "the same",
+    "server/transport/inflating.py": "the same",
     "server/transport/tls.py": "a class inside a function, which mypyc has not",
     "server/transport/keystores.py": "runs once for each listener",
     "server/transport/proxy.py": "runs once for each connection",
