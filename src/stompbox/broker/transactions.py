@@ -300,21 +300,21 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
         sent += part
         yield
     left: list[Queue] = []
-    for number, binding in enumerate(list(consumer.bindings.values()), 1):
-        queue = cast("Queue", binding.queue)
-        if consumer.bindings.get(queue.id) is not binding:
-            continue  # the queue has gone meanwhile
-        queue.unbind(binding)
-        if queue.kind in (Kind.TOPIC, Kind.STREAM, Kind.BROWSER):
-            engine.drop_queue(queue)
-        left.append(queue)
-        if number % ENDED == 0:
-            yield
+    for bindings in taken_off(list(consumer.bindings.values()), ENDED):
+        for binding in bindings:
+            queue = cast("Queue", binding.queue)
+            if consumer.bindings.get(queue.id) is not binding:
+                continue  # the queue has gone meanwhile
+            queue.unbind(binding)
+            if queue.kind in (Kind.TOPIC, Kind.STREAM, Kind.BROWSER):
+                engine.drop_queue(queue)
+            left.append(queue)
+        yield
     yield from giving_back(engine, sent, Outcome.LOST if is_failure else Outcome.RETURNED, written)
-    for number, queue in enumerate(left, 1):
-        lifetimes.queue_left(engine, queue)
-        if number % ENDED == 0:
-            yield
+    for queues in taken_off(left, ENDED):  # a queue that has gone is let go here, with all that it had
+        for queue in queues:
+            lifetimes.queue_left(engine, queue)
+        yield
     for _ in taken_off(sent, PART):
         yield
     engine.unacknowledged.denied.pop(consumer, None)

@@ -20,7 +20,7 @@ from stompbox.broker.addresses.lifetimes import matcher
 from stompbox.broker.addresses.makers import Maker, entry
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind
-from stompbox.broker.queues.consumer import Consumer
+from stompbox.broker.queues.consumer import Consumer, taken_off
 from stompbox.broker.queues.matching import selector_entry
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions.subscribers import JOINED, LOOKED, MayReach, everything, is_there, reached
@@ -348,11 +348,11 @@ def _dropping(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
     durable.end()
     while durable.watchers:
         del engine.watchers[durable.watchers.pop()]
-    for number, queue in enumerate(durable.queues, 1):
-        if queue.id in engine.queues:
-            engine.drop_queue(queue)
-        if number % JOINED == 0:
-            yield
+    for part in taken_off(durable.queues, JOINED):
+        for queue in part:
+            if queue.id in engine.queues:
+                engine.drop_queue(queue)
+        yield
     del engine.durables[durable.identity]
     engine.makers.made_durable(durable, is_there=False)
     engine.put("durable", durable.key, None)
