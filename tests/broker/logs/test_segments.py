@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stompbox.broker import sweeping
 from stompbox.broker.logs.segments import (
     EACH,
+    FEW,
     HEADER,
     LATE,
     RUN,
@@ -303,7 +305,43 @@ def test_spans_that_go_from_the_front_cost_no_more_than_their_number() -> None:
         spans.remove(first)
     assert 99_995 in spans
     assert 5 not in spans
-    assert len(spans._firsts) <= 64
+    assert len(spans._firsts) <= len(spans) + sweeping.LEAST
+
+
+class Asked(dict[int, int]):
+    """Spans that count how often it is asked whether one is there."""
+
+    asked = 0
+
+    def __contains__(self, first: object) -> bool:
+        self.asked += 1
+        return super().__contains__(first)
+
+
+@pytest.mark.parametrize("order", ["forwards", "backwards", "every second one", "in blocks", "shuffled"])
+def test_for_each_that_goes_few_are_looked_at_whatever_the_order(order: str) -> None:
+    count, block = 20_000, 500
+    firsts = list(range(count))
+    if order == "backwards":
+        firsts.reverse()
+    elif order == "every second one":
+        firsts = firsts[::2] + firsts[1::2]
+    elif order == "in blocks":
+        blocks = [firsts[at : at + block] for at in range(0, count, block)]
+        random.Random(1).shuffle(blocks)
+        firsts = [first for one in blocks for first in one]
+    elif order == "shuffled":
+        random.Random(3).shuffle(firsts)
+    spans = Spans()
+    spans._stops = there = Asked()
+    for first in range(count):
+        spans.add(first, first + 1)
+    there.asked = 0
+    for at, first in enumerate(firsts):
+        spans.remove(first)
+        assert there.asked <= FEW * (at + 1)
+        assert len(spans._firsts) <= 1.2 * len(there) + 2 * sweeping.LEAST
+    assert len(there) == 0
 
 
 def test_what_is_not_in_memory_costs_none() -> None:

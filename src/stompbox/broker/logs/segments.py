@@ -197,8 +197,8 @@ def _has(known: list[int], first: int) -> bool:
     return at < len(known) and known[at] == first
 
 
-AROUND: Final = 512  # offsets on either side of one that is gone, which are looked at with it
 LATE: Final = 512  # offsets that stand apart at the most
+FEW: Final = 8  # offsets that are looked at for each one that goes: so one in six is gone at the most, and nobody does much at once
 _NONE: Final[
     list[int]
 ] = []  # where none do, which is nearly everywhere: one list for all, to which nothing is added
@@ -208,11 +208,12 @@ class _Offsets:
     """Where segments begin, in order; some of them are gone. What is lower than others that are there, as all is that is delivered again,
     stands apart until it is much: each would move all that is above it."""
 
-    __slots__ = ("_firsts", "_late")
+    __slots__ = ("_firsts", "_late", "_swept")
 
     def __init__(self) -> None:
         self._firsts: list[int] = []  # sorted
         self._late = _NONE  # sorted
+        self._swept = 0  # index up to which what is gone was dropped last
 
     def _note(self, first: int) -> None:
         """Has an offset that is not above all others."""
@@ -233,15 +234,19 @@ class _Offsets:
             firsts.sort()
             self._late = _NONE
 
-    def _sweep(self, first: int, there: dict[int, T]) -> None:
-        """What begins there is gone. Drops what is gone around it, when that is much."""
-        known = len(self._firsts) + len(self._late)
+    def _sweep(self, there: dict[int, T]) -> None:
+        """Something is gone. Drops what is gone of the next FEW, when that is much, round and round: who takes out what lies in order is
+        soon far from what went first."""
+        firsts = self._firsts
+        known = len(firsts) + len(self._late)
         if not sweeping.is_due(known - len(there), known):
             return
-        for firsts in (self._firsts, self._late):
-            at = bisect_left(firsts, first)
-            low, high = max(0, at - AROUND), at + AROUND
-            firsts[low:high] = [one for one in firsts[low:high] if one in there]
+        at = self._swept
+        if at >= len(firsts):
+            at, self._late = 0, [first for first in self._late if first in there] or _NONE
+        kept = [first for first in firsts[at : at + FEW] if first in there]
+        firsts[at : at + FEW] = kept
+        self._swept = at + len(kept)
 
     def _last(self, offset: int, there: dict[int, T]) -> Iterator[T]:
         """What begins there, or last before it. What is stepped over is gone, and is not stepped over again."""
@@ -290,7 +295,7 @@ class Spans(_Offsets):
     def remove(self, first: int) -> None:
         """Takes out the whole segment that begins at `first`."""
         self._stops.pop(first, None)
-        self._sweep(first, self._stops)
+        self._sweep(self._stops)
 
     def __contains__(self, offset: int) -> bool:
         return any(offset < stop for stop in self._last(offset, self._stops))
@@ -357,7 +362,7 @@ class Held(_Offsets):
             front = segment.cut(stop)
             self.add(segment)
             segment = front
-        self._sweep(first, self._segments)
+        self._sweep(self._segments)
         return segment
 
     def segments(self) -> list[Segment]:
