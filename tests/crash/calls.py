@@ -140,6 +140,9 @@ class Wire(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def is_reading(self) -> bool:
+        return False
+
     def pause_reading(self) -> None:
         pass
 

@@ -112,6 +112,9 @@ class Recorded(calls.Wire):
 
     is_read = True
 
+    def is_reading(self) -> bool:
+        return self.is_read
+
     def pause_reading(self) -> None:
         self.is_read = False
 

@@ -12,6 +12,7 @@
 | connections that are lost                                     | a connection                | all of them, as one          |
 | sockets whose peers have ended                                | FEW of them                 | all of them, beside the queue |
 | sockets that are accepted (transport/tcp.py)                  | FEW of them, uvloop's one   | in the system's backlog      |
+| sockets of strangers that are read (transport/crowd.py)       | PORTION of them, once MANY have spoken in one | not read         |
 | a connection that ends (connection.py)                        | some of what it had         | the rest of it               |
 | messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
 | a commit with news of very many addresses, before and after it | some of them               | the rest of it               |

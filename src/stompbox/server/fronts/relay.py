@@ -412,6 +412,7 @@ class RemoteAdmission(Admission):
         self._listener = listener
 
     def arrive(self, visitor: Visitor, options: ListenerOptions, *, is_crowded: bool) -> None:
+        self.strangers[visitor] = None
         self._front.arrived(visitor, self._listener, is_crowded=is_crowded)
 
     def locate(self, visitor: Visitor, peer: str, options: ListenerOptions) -> None:
@@ -419,13 +420,16 @@ class RemoteAdmission(Admission):
 
     def enter(self, visitor: Visitor, options: ListenerOptions) -> None:
         """The broker has let it in."""
+        self.strangers.pop(visitor, None)
 
     def linger(self, visitor: Visitor) -> None:
+        self.strangers.pop(visitor, None)
         number = self._front.numbers.get(visitor)
         if number is not None:
             self._front.say(Kind.LINGERS, number)
 
     def gone(self, visitor: Visitor) -> None:
+        self.strangers.pop(visitor, None)
         self._front.gone(visitor)
 
 

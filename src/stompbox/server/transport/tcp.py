@@ -19,6 +19,7 @@ from stompbox.server import systemd
 from stompbox.server.faults import guarded
 from stompbox.server.transport import descriptors, proxy, unixsocket
 from stompbox.server.transport.admission import Admission, no_files
+from stompbox.server.transport.crowd import Crowd
 from stompbox.server.transport.tls import secured, tls_context
 from stompbox.server.turns import FEW
 
@@ -46,14 +47,16 @@ class Socket(asyncio.Protocol):
     """
 
     __slots__ = (
-        "__weakref__", "_awaits_proxy", "_closing", "_deadline", "_dropped", "_first", "_is_half_closed", "_is_met_soon",
-        "_is_readable", "_library", "_raw", "_receiver", "_transport", "admission", "broker", "is_clogged", "listener", "peer", "port",
+        "__weakref__", "_awaits_proxy", "_closing", "_crowd", "_deadline", "_dropped", "_first", "_is_half_closed", "_is_held",
+        "_is_met_soon", "_is_readable", "_library", "_raw", "_receiver", "_transport", "admission", "broker", "is_clogged", "listener",
+        "peer", "port",
     )  # fmt: skip
 
     def __init__(self, broker: Host, acceptor: Acceptor) -> None:
         self.broker = broker
         self.listener = acceptor.listener
         self.admission = acceptor.admission
+        self._crowd = acceptor.crowd
         self._library = acceptor.library
         self.is_clogged = False
         self.peer = "local"
@@ -64,7 +67,7 @@ class Socket(asyncio.Protocol):
         self._is_half_closed = False
         self._receiver: Behind | None = None
         self._first = b""
-        self._is_met_soon = False
+        self._is_held = self._is_met_soon = False
         self._awaits_proxy = self.listener.options.proxy_protocol_enabled
 
     @guarded
@@ -141,6 +144,7 @@ class Socket(asyncio.Protocol):
         if self._closing:
             self._drop(len(data))
             return
+        self._crowd.spoke()
         self._first += data
         if self._awaits_proxy and not self._introduced():
             return
@@ -253,6 +257,7 @@ class Socket(asyncio.Protocol):
             self._in_time()
             self._deadline = self.broker.loop.call_later(LAST_WORDS, self._transport.close)
             return True
+        self._crowd.spoke()
         if not self._closing and receiver is not None:
             # it gets nothing more, however long the socket waits for its turn
             self._leave()
@@ -334,12 +339,29 @@ class Socket(asyncio.Protocol):
             self._transport.write(data)
 
     def pause_reading(self) -> None:
+        self._is_held = False
         if not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
+        self._is_held = False
         if not self._transport.is_closing():
             self._transport.resume_reading()
+
+    # A stranger, as one of very many (crowd.py)
+
+    def hold_off(self) -> bool:
+        transport = self._transport
+        # a hand-shake of TLS reads by itself
+        if self.listener.is_tls or transport.is_closing() or not transport.is_reading():
+            return False
+        transport.pause_reading()
+        self._is_held = True
+        return True
+
+    def read_on(self) -> None:
+        if self._is_held:
+            self.resume_reading()
 
     def close(self) -> None:
         """Half-closes where TCP can, reads and drops what comes, and closes when the peer does, or after LINGER."""
@@ -425,6 +447,8 @@ class Acceptor:
         """Raises ConfigError for certificates or a transformer that cannot be loaded."""
         self.broker = broker
         self.admission = admission or Admission()
+        strangers = cast("dict[Socket, None]", self.admission.strangers)  # whom it has let in are its own
+        self.crowd = Crowd(broker.loop, broker.turns.few, strangers)
         self.library = WebSocketLibrary(broker)
         self.listener, self.context = self.prepare(listener)
         self.configured = str(listener)
