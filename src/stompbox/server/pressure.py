@@ -2,14 +2,15 @@
 
 | a connection that sent …                               | waits until                                   |
 |--------------------------------------------------------|-----------------------------------------------|
-| while more than UNSAVED bytes are on their way to disk | half of that is                               |
+| what goes to the disk, while UNSAVED bytes are to      | half of that is                               |
 | to an address that blocks when the disk is in trouble  | the disk is good again                        |
 | more requests than are answered (requests/)           | fewer wait                                    |
 | to an address that blocks when it is full              | there is room                                 |
 | more than the disk has confirmed, by its receipts      | enough of them have gone out (ledger.py)      |
 | or subscribed, and does not read UNREAD bytes it got   | it has read them                              |
 
-Who only consumes never waits. What was read already is taken; so a sender goes beyond by one read at the most. Of those who wait for
+Who only consumes never waits, nor does for the disk who sends it nothing; who sends it LITTLE goes on up to MOST, so that who sends much
+holds up nobody else. What was read already is taken; so a sender goes beyond by one read at the most. Of those who wait for
 room, as many go on at a time as it has reads; the others look again after TURN. A connection that consumes, too, is still read while
 it waits for room (limiting.py).
 """
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from stompbox.server.seam import ClientConnection, Core
 
 UNSAVED: Final = 64 << 20  # bytes
+MOST: Final = UNSAVED + UNSAVED // 4  # bytes
+LITTLE: Final = 16 << 10  # bytes on their way to the disk that one read has caused
 READ: Final = 256 << 10  # bytes of one read of a socket
 UNREAD: Final = 1 << 20  # bytes beyond what the systems of both sides hold
 TURN: Final = 0.005  # seconds
@@ -65,9 +68,11 @@ class Pressure:
         if limits is not None and limits.policy is AddressFullPolicy.BLOCK and limits.look():
             self.hold(connection, limits)
 
-    def has_read(self, connection: ClientConnection) -> None:
-        """All of one read was obeyed, and there were messages in it: its connection is held where the disk is behind."""
-        if self.broker.engine.unsaved > UNSAVED:
+    def has_read(self, connection: ClientConnection, more: int) -> None:
+        """All of one read was obeyed, and there were messages in it: its connection is held where the disk is behind. `more`: bytes that
+        are on their way to the disk because of it."""
+        unsaved = self.broker.engine.unsaved
+        if unsaved > UNSAVED and (more > LITTLE or (more > 0 and unsaved > MOST)):
             self.hold(connection, Reason.BEHIND)
 
     def hold(self, connection: ClientConnection, reason: Reason | Limits) -> None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from stompbox.errors import FrameError, IllegalFrame, StompboxError
 from stompbox.server.frames import acknowledging, sending, uploads
 from stompbox.server.limiting import Holding
+from stompbox.server.pressure import LITTLE
 from stompbox.server.turns import FOREVER, SMALL, Turns
 from stompbox.stomp.codec import faulty
 from stompbox.stomp.frames import Frame
@@ -242,6 +243,8 @@ class Reading:
         connection, clock = self.connection, self.turns.clock
         connection.broker.set_time()
         self.events = None
+        engine = connection.broker.engine
+        unsaved = engine.unsaved
         is_obeying, frames = self.steps is not None, self.turns.frames
         try:
             if is_obeying and not self._take_steps(until):
@@ -286,7 +289,7 @@ class Reading:
             connection.contain("octets were parsed", error)  # the decoder is this connection's own
         if self.has_sent:
             self.has_sent = False
-            connection.broker.pressure.has_read(connection)
+            connection.broker.pressure.has_read(connection, engine.unsaved - unsaved)
         if connection.out or connection.is_ended or connection.outgoing is not None:
             connection.write_out()
         connection.account.glance(connection)
@@ -319,7 +322,7 @@ class Reading:
     def has_published(self) -> None:
         """Messages of it were obeyed together with those of others: what is looked at behind each read."""
         connection = self.connection
-        connection.broker.pressure.has_read(connection)
+        connection.broker.pressure.has_read(connection, LITTLE)
         if connection.out:
             connection.write_out()
         connection.account.glance(connection)
