@@ -26,6 +26,7 @@ log = logging.getLogger("stompbox.store")
 
 IDLE = 1.0  # seconds without a commit after which the store gets time for its housekeeping
 BREATH = 0.005  # seconds between two portions of it
+RUNS = 4096  # that are read for the loop in one go, and those of the last chunk
 
 # codes: what broker and store know is not the same any more
 DISAGREES = frozenset(("log-exists", "no-such-log", "store-closed")) | DEPOSED
@@ -144,21 +145,28 @@ class Committer:
         return found
 
     async def load(self, log_id: int, start: int, stop: int, max_bytes: int) -> tuple[list[Run], int]:
-        """Runs of the log, and the offset up to which they are complete. Raises StoreError, also for a fault in what decodes them."""
+        """Runs of the log, of about max_bytes and not very many, and the offset up to which they are complete. Raises StoreError, also for
+        a fault in what decodes them."""
         return await self.loop.run_in_executor(self._readers, self._load, log_id, start, stop, max_bytes)
 
     def _load(self, log_id: int, start: int, stop: int, max_bytes: int) -> tuple[list[Run], int]:
+        """Reads a chunk at a time, until there are RUNS: the loop has something to do for each of them."""
+        runs: list[Run] = []
+        at, size = start, 0
         try:
-            chunks = self.store.read(log_id, start, stop, max_bytes)
-            runs = [run for chunk in chunks for run in decode(chunk.blob, chunk.first)]
+            while at < stop and size < max_bytes and len(runs) < RUNS:
+                chunks = self.store.read(log_id, at, stop, 1)
+                runs += [run for chunk in chunks for run in decode(chunk.blob, chunk.first)]
+                size += sum([len(chunk.blob) for chunk in chunks])
+                # nothing found: there is nothing up to stop
+                at = min(chunks[-1].stop, stop) if chunks else stop
         except StoreError:
             raise
         except Exception as error:
             # a fault of ours, which has changed nothing: these messages must not stop each broker that reads them
             log.exception("log %d cannot be read from offset %d on", log_id, start)
             raise StoreError("store-failed", f"{type(error).__name__}: {error}") from error
-        # nothing found: there is nothing up to stop
-        return runs, min(chunks[-1].stop, stop) if chunks else stop
+        return runs, at
 
     async def find_time(self, log_id: int, timestamp: int) -> int:
         return await self.loop.run_in_executor(self._readers, self.store.find_time, log_id, timestamp)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import ref
 
 from stompbox.broker.addresses import lifetimes
@@ -31,6 +31,7 @@ from stompbox.selectors import Selector
 if TYPE_CHECKING:
     from stompbox.broker.addresses.contracts import Engine
 
+T = TypeVar("T")
 
 FEW_PLANS: Final = 16  # among which those that are gone are not looked for
 
@@ -298,6 +299,7 @@ class Address:
 
     def remove(self, queue: Queue) -> None:
         self.log.cursors.pop(queue.id, None)
+        _give_back(self.log.cursors)
         if queue.kind is Kind.ANYCAST:
             del self.anycast[queue.name]
             self._disabled.pop(queue, None)
@@ -313,6 +315,7 @@ class Address:
             self.remove_reader(queue)
         elif queue.kind is not Kind.BROWSER:
             del self.topics[queue.id]
+            _give_back(self.topics)
             if self.named.get(queue.name) is queue:
                 del self.named[queue.name]
             queue.leave_out(0)
@@ -320,6 +323,7 @@ class Address:
             del same[queue]
             if not same:
                 del self.by_selector[queue.selector]
+                _give_back(self.by_selector)
                 self.steps -= queue.selector.steps if queue.selector is not None else 0
         self.look_again()
 
@@ -469,3 +473,9 @@ class Address:
         return (
             f"<Address {self.name} next={self.log.next} queues={len(self.anycast)} topics={len(self.topics)}>"
         )
+
+
+def _give_back(emptied: dict[T, Any]) -> None:
+    """Lets go the room that a dictionary has for what is not in it any more: of very many addresses it would be what keeps whole arenas."""
+    if not emptied:
+        emptied.clear()
