@@ -155,12 +155,16 @@ def test_heart_beats_count_while_its_frames_wait() -> None:
     assert len(client.confirmed()) == 100
 
 
-def test_a_small_read_of_a_login_is_obeyed_whole() -> None:
+def test_a_small_read_of_a_login_is_obeyed_at_once_as_far_as_a_whole_turn_goes() -> None:
+    """Twenty frames may be a small read, and each of them may ask a thousand selectors."""
     world = World()
-    client = world.client()
-    client.say(*receipts("r", 8))
-    assert len(client.confirmed()) == 8
-    assert not world.broker.turns.waiting
+    busy, client = world.client(), world.client()
+    busy.say_much(receipts("b", 100))
+    assert world.broker.turns.is_full
+    client.say(*receipts("r", 12))
+    assert 2 < len(client.confirmed()) < 12
+    world.until_idle()
+    assert client.confirmed() == [f"r{n}" for n in range(12)]
 
 
 # What ends

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-EVERY: Final = 0.01  # seconds between two looks, while there is something to do
+EVERY: Final = 0.005  # seconds between two looks, while there is something to do
 MANY: Final = 5_000  # objects: a good millisecond
 
 

@@ -21,8 +21,8 @@
 
 A turn is what the loop does from one look at the sockets to the next, and there is one budget for all of it, whoever's it is:
 
-1. What was read is obeyed. A read that is small is obeyed at once; another one has what is left of the turn, and waits where nothing is
-   left, or somebody waits already.
+1. What was read is obeyed. A read that is small is obeyed at once, as far as a whole turn goes; another one has what is left of this
+   turn, and waits where nothing is left, or somebody waits already.
 2. What came of that goes out, before anything else: so a client that does little never waits for one that does much.
 3. What waits goes on, as long as there is time, and one step of it at the least, in this turn or where what was read has taken it in
    the next: what goes out first, with half of what is left, since those who were promised something do not wait behind those who ask for
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from stompbox.config import Configuration
 
 FOREVER: Final = float("inf")
-SMALL: Final = 1024  # octets of a read that is obeyed without a look at the clock
+SMALL: Final = 1024  # octets of a read that is obeyed whatever is left of the turn
 # of `max-turn-time`: the step in which this is over is taken to its end, and takes as long again
 PLANNED: Final = 0.5
 SHARES: Final = 4  # of one turn: so many have some of it, at least
@@ -143,6 +143,10 @@ class Turns:
         if not self._is_begun:
             self._begin(now)
         return max(self._until, now + self.share)
+
+    def whole(self) -> float:
+        """The time (clock) until which something small that begins now may go on: as long as a turn, whatever is left of this one."""
+        return self.clock() + self.budget
 
     def _begin(self, now: float) -> None:
         """A turn goes from here up to the end of `serve`. The loop's own time says nothing of that: with uvloop it stands still until

@@ -246,6 +246,9 @@ class Reading:
         engine = connection.broker.engine
         unsaved = engine.unsaved
         is_obeying, frames = self.steps is not None, self.turns.frames
+        end = (
+            self.turns.whole() if until == FOREVER else until
+        )  # a small read may have twenty frames that are long
         try:
             if is_obeying and not self._take_steps(until):
                 self.events = events
@@ -276,7 +279,7 @@ class Reading:
                         self.events = events
                         break
                     is_obeying = False
-                if not frames or clock() > until:
+                if not frames or clock() > end:
                     self.events = events
                     break
         except FrameError as error:
