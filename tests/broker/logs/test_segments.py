@@ -305,7 +305,7 @@ def test_spans_that_go_from_the_front_cost_no_more_than_their_number() -> None:
         spans.remove(first)
     assert 99_995 in spans
     assert 5 not in spans
-    assert len(spans._firsts) <= len(spans) + sweeping.LEAST
+    assert len(spans._firsts) <= 64
 
 
 class Asked(dict[int, int]):

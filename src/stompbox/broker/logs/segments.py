@@ -199,6 +199,7 @@ def _has(known: list[int], first: int) -> bool:
 
 LATE: Final = 512  # offsets that stand apart at the most
 FEW: Final = 8  # offsets that are looked at for each one that goes: so one in six is gone at the most, and nobody does much at once
+SHORT: Final = 2 * sweeping.LEAST  # so many are looked at together, whenever LEAST of them are gone
 _NONE: Final[
     list[int]
 ] = []  # where none do, which is nearly everywhere: one list for all, to which nothing is added
@@ -244,8 +245,11 @@ class _Offsets:
         at = self._swept
         if at >= len(firsts):
             at, self._late = 0, [first for first in self._late if first in there] or _NONE
-        kept = [first for first in firsts[at : at + FEW] if first in there]
-        firsts[at : at + FEW] = kept
+        stop = at + FEW
+        if known <= SHORT:
+            at, stop = 0, known
+        kept = [first for first in firsts[at:stop] if first in there]
+        firsts[at:stop] = kept
         self._swept = at + len(kept)
 
     def _last(self, offset: int, there: dict[int, T]) -> Iterator[T]:
