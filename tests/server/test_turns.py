@@ -155,7 +155,16 @@ def test_heart_beats_count_while_its_frames_wait() -> None:
     assert len(client.confirmed()) == 100
 
 
-def test_a_small_read_of_a_login_is_obeyed_at_once_as_far_as_a_whole_turn_goes() -> None:
+def test_a_small_read_of_a_login_is_obeyed_whole() -> None:
+    world = World()
+    client = world.client()
+    world.broker.turns.clock = lambda: 0.0  # its frames take no time
+    client.say(*receipts("r", 8))
+    assert len(client.confirmed()) == 8
+    assert not world.broker.turns.waiting
+
+
+def test_a_small_read_whose_frames_take_longer_than_a_turn_is_cut() -> None:
     """Twenty frames may be a small read, and each of them may ask a thousand selectors."""
     world = World()
     busy, client = world.client(), world.client()

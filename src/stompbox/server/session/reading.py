@@ -246,9 +246,8 @@ class Reading:
         engine = connection.broker.engine
         unsaved = engine.unsaved
         is_obeying, frames = self.steps is not None, self.turns.frames
-        end = (
-            self.turns.whole() if until == FOREVER else until
-        )  # a small read may have twenty frames that are long
+        # a small read may have twenty frames that are long
+        end = self.turns.whole() if until == FOREVER else until
         try:
             if is_obeying and not self._take_steps(until):
                 self.events = events
