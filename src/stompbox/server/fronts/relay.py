@@ -420,16 +420,16 @@ class RemoteAdmission(Admission):
 
     def enter(self, visitor: Visitor, options: ListenerOptions) -> None:
         """The broker has let it in."""
-        self.strangers.pop(visitor, None)
+        self.leave(visitor)
 
     def linger(self, visitor: Visitor) -> None:
-        self.strangers.pop(visitor, None)
+        self.leave(visitor)
         number = self._front.numbers.get(visitor)
         if number is not None:
             self._front.say(Kind.LINGERS, number)
 
     def gone(self, visitor: Visitor) -> None:
-        self.strangers.pop(visitor, None)
+        self.leave(visitor)
         self._front.gone(visitor)
 
 
