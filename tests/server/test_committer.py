@@ -1,14 +1,19 @@
-"""A disk that stands still: who waits for it waits, and nobody else does."""
+"""A disk that stands still: who waits for it waits, and nobody else does. Of the log no more is read than the loop can take at once."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from threading import Event
 
 import pytest
 
+from stompbox.message import Run
+from stompbox.server import committer
+from stompbox.server.committer import Committer
 from stompbox.store.base import Commit
 from stompbox.store.memory import MemoryStore
+from tests.broker.world import run_of
 from tests.server.world import WITHIN, House, configured, play
 
 BEATS = 5
@@ -55,3 +60,42 @@ def test_heart_beats_and_what_is_not_persistent_go_on(tmp_path: Path, *, fast: b
         assert b"receipt-id:stored" in await patient.hear(b"\0\n")
 
     play(configured(tmp_path), story, store=store, fast=fast)
+
+
+COUNT = 60  # runs in the log, of one message each
+RUNS = 8  # of one portion
+
+
+def runs() -> list[Run]:
+    found = []
+    for first in range(COUNT):
+        run = run_of(f"q-{first}", b"x" * 100)
+        run.first = first
+        found.append(run)
+    return found
+
+
+@pytest.mark.parametrize("max_bytes", [1, 1 << 20])
+def test_a_log_of_very_many_runs_is_read_in_portions(max_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer, "RUNS", RUNS)
+    store = MemoryStore(chunk_bytes=300)
+    store.apply(Commit(logs={1: "q"}, runs={1: runs()}))
+    in_chunk = max(chunk.count for chunk in store.read(1, 0, COUNT, 1 << 20))
+    assert 1 <= in_chunk < RUNS
+
+    async def portions() -> list[list[int]]:
+        reader = Committer(store, asyncio.get_running_loop(), lambda *_: None, lambda *_: None)
+        found, at = [], 0
+        while at < COUNT:
+            loaded, stop = await reader.load(1, at, COUNT, max_bytes)
+            assert [run.first for run in loaded] == list(range(at, stop))
+            found.append([run.first for run in loaded])
+            at = stop
+        assert await reader.load(1, COUNT, COUNT + 5, max_bytes) == ([], COUNT + 5)
+        await asyncio.to_thread(reader.close)
+        return found
+
+    found = asyncio.run(portions())
+    most = in_chunk if max_bytes == 1 else RUNS - 1 + in_chunk
+    assert max(map(len, found)) <= most
+    assert max_bytes == 1 or max(map(len, found)) >= RUNS

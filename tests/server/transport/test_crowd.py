@@ -14,7 +14,7 @@ import uvloop
 from stompbox.config import Configuration, ListenerTable
 from stompbox.server.run import start, stop
 from stompbox.server.transport.crowd import MANY, PORTION, Crowd
-from stompbox.server.turns import FEW, Few
+from stompbox.server.turns import Few
 from tests.server.turning import Loop, Recorded, World
 
 WITHIN = 20.0  # seconds
@@ -145,6 +145,3 @@ async def _speaking_at_once() -> None:
 def _all_are_answered(links: list[socket.socket]) -> None:
     for link in links:
         assert link.recv(4096).startswith(b"CONNECTED")
-
-
-assert PORTION <= FEW
