@@ -5,6 +5,7 @@ Very many queues of an address, and very many wildcards: each comes and goes wit
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from unittest.mock import Mock
@@ -232,3 +233,17 @@ def test_an_address_that_is_held_stays_until_it_is_let_go(
     assert world.engine.addresses == {"q": address}
     let_go(address)
     assert not world.engine.addresses
+
+
+def test_an_address_without_subscriptions_has_no_room_for_them() -> None:
+    """Of very many addresses a dictionary that was used once is what keeps the memory of all else."""
+    world = World()
+    address = world.engine.create_address("news")
+    consumer = world.on_durable(world.consumer("once", AckMode.AUTO), "d", "news")
+    emptied = {"topics": address.topics, "by_selector": address.by_selector, "cursors": address.log.cursors}
+    assert all(emptied.values())
+    world.close(consumer)
+    durables.drop_durable(world.engine, "client", "d")
+    for name, found in emptied.items():
+        assert not found, name
+        assert sys.getsizeof(found) == sys.getsizeof({}), name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from stompbox.broker.addresses import lifetimes
@@ -31,7 +31,6 @@ from stompbox.selectors import Selector
 if TYPE_CHECKING:
     from stompbox.broker.addresses.contracts import Engine
 
-T = TypeVar("T")
 
 FEW_PLANS: Final = 16  # among which those that are gone are not looked for
 
@@ -475,7 +474,7 @@ class Address:
         )
 
 
-def _give_back(emptied: dict[T, Any]) -> None:
+def _give_back(emptied: dict[Any, Any]) -> None:
     """Lets go the room that a dictionary has for what is not in it any more: of very many addresses it would be what keeps whole arenas."""
     if not emptied:
         emptied.clear()
