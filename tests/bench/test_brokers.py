@@ -24,7 +24,7 @@ def test_memory_counts_the_processes_that_a_process_started() -> None:
         assert child.stdout.readline() == b"up\n"
         assert child.pid in descendants(os.getpid())
         assert memory_mib(child.pid, "VmRSS") > 64
-        assert memory_mib(child.pid, "VmHWM") >= memory_mib(child.pid, "VmRSS")
+        assert memory_mib(child.pid, "VmHWM") > 64
         assert memory_mib(os.getpid(), "VmRSS") > before + 60
         child.communicate()
     assert descendants(child.pid) == []

@@ -209,9 +209,17 @@ def configuration(folder: Path) -> Configuration:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "stompbox.toml"
     file.write_text(SETTINGS)
-    return load(
-        file, {}, {"data": str(folder / "data"), "admin.listen": "off", "listen": ["tcp://127.0.0.1:0"]}
-    )
+    return load(file, {}, options(folder))
+
+
+def options(folder: Path) -> dict[str, Any]:
+    """What a client says is obeyed when it has said it, however slow the machine is."""
+    return {
+        "data": str(folder / "data"),
+        "admin.listen": "off",
+        "listen": ["tcp://127.0.0.1:0"],
+        "max-turn-time": 60_000,
+    }
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from stompbox.config import Configuration, load
 from stompbox.server.broker import Broker
 from stompbox.store.base import Store
 from stompbox.store.chunks import decode
-from tests.crash.calls import WITHIN, Client
+from tests.crash.calls import WITHIN, Client, options
 
 END = 1 << 40
 SETTINGS = """[[address-setting]]
@@ -88,11 +88,7 @@ class World:
 def settings(folder: Path, more: str, before: str) -> Configuration:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stompbox.toml").write_text(before + SETTINGS + more)
-    return load(
-        folder / "stompbox.toml",
-        {},
-        {"data": str(folder / "data"), "admin.listen": "off", "listen": ["tcp://127.0.0.1:0"]},
-    )
+    return load(folder / "stompbox.toml", {}, options(folder))
 
 
 def play(

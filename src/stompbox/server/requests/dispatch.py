@@ -93,11 +93,6 @@ class Requests:
         until = turns.allowance()
         try:
             while self.waiting and not connection.is_lost:
-                if (
-                    turns.clock() > until
-                ):  # short ones are answered one after the other, as far as there is time
-                    until = await turns.give_way()
-                    continue
                 if connection.transport.is_clogged or connection.outgoing is not None:
                     self._drained = connection.broker.loop.create_future()
                     await self._drained
@@ -108,6 +103,9 @@ class Requests:
                 self.size -= _size(frame)
                 if not self.is_much:
                     connection.broker.pressure.let_go(connection, Reason.REQUESTS)
+                # short ones are answered one after the other, as far as there is time
+                if self.waiting and turns.clock() > until:
+                    until = await turns.give_way()
         finally:
             self.is_serving = False
 
