@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stompbox.server.generations import EVERY, MANY, YoungGeneration
+from stompbox.server.generations import EVERY, FEW, MANY, YoungGeneration
 from tests.server.turning import World
 
 
@@ -38,6 +38,26 @@ def test_many_young_objects_are_collected(collected: list[int]) -> None:
     assert len(gc.get_objects(0)) < len(kept)
     young.look(1.0 + 3 * EVERY)
     assert collected == [1], "those are old now"
+
+
+def test_those_that_are_not_many_yet_are_looked_at_once_and_collected_when_all_together_are(
+    collected: list[int],
+) -> None:
+    young = YoungGeneration()
+    young.look(1.0)
+    kept: list[list[list[int]]] = []
+    for turn in range(1, 2 + MANY // (2 * FEW)):
+        kept.append([[number] for number in range(2 * FEW)])
+        young.look(1.0 + 2 * turn * EVERY)
+        assert len(gc.get_objects(0)) < FEW
+    assert set(collected[:-1]) == {0} and collected[-1] == 1
+
+
+def test_few_young_objects_are_left_where_they_are(collected: list[int]) -> None:
+    young = YoungGeneration()
+    kept = [[number] for number in range(FEW // 2)]
+    young.look(1.0)
+    assert collected == [] and kept
 
 
 def test_it_is_not_looked_all_the_time(collected: list[int]) -> None:
