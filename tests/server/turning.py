@@ -162,7 +162,7 @@ class World:
     def until_idle(self, most: int = 100_000) -> int:
         """Turns until no work waits."""
         for count in range(most):
-            if not self.broker.turns.waiting:
+            if not (self.broker.turns.waiting or self.broker.engine.later.waiting):
                 return count
             self.turn()
         raise AssertionError(f"there is work left after {most} turns")

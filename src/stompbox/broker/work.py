@@ -15,6 +15,7 @@ from typing import Final
 PORTION: Final = 5_000  # steps: half a millisecond
 QUESTION: Final = 5  # steps that one of a question takes, which looks into bodies and long texts
 MESSAGE: Final = 20  # steps that it takes to move a segment from one place to another
+HANDED: Final = 5 * MESSAGE  # and to hand it out, with all that is noted of who has it: 10 us and more
 COPY: Final = 10 * MESSAGE  # and to publish it again elsewhere
 
 
@@ -63,7 +64,7 @@ class Work:
     @property
     def rounds(self) -> int:
         """Segments that are handed out in one go, so that one backlog does not hold up the rest."""
-        return max(1, self.portion // MESSAGE)
+        return max(1, self.portion // HANDED)
 
     @property
     def left(self) -> int:

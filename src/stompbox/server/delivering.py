@@ -32,7 +32,7 @@ log = logging.getLogger("stompbox")
 SUBSCRIPTIONS: Final = 16  # that are encoded before anything is written, and the clock is looked at
 OCTETS: Final = 64 << 10  # of one connection, after which it is the same
 _AUTO: Final = AckMode.AUTO
-OUTPUTS: Final = 256  # runs, after which it is the same: each may have a head that nobody has encoded yet
+OUTPUTS: Final = 64  # runs, after which it is the same: each may have a head that nobody has encoded yet
 
 
 class Holding(Protocol):

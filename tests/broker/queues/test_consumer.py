@@ -83,6 +83,8 @@ def test_an_unknown_message_is_not_looked_for_in_all_that_was_sent() -> None:
         world.send("q", b"%d" % number)
     consumer = world.consumer(ack=AckMode.CLIENT)
     got = opened(world, consumer)
+    while world.engine.dispatch_rest():
+        got += world.out()
     world.ack(consumer, got[9])
     ledger, consumer.ledger = consumer.ledger, Unread(consumer.ledger)
     id = got[0].queue.id

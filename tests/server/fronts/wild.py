@@ -35,7 +35,8 @@ class Wild:
     """A broker with the link of a front, at whose other end the test is."""
 
     def __init__(self, folder: Path) -> None:
-        self.house = House(configured(folder))
+        # on a slow machine, too, clients are obeyed in the order in which they spoke
+        self.house = House(configured(folder, top="max-turn-time = 60000\n"))
         self.broker = self.house.broker
         self.ended: list[LinkError | None] = []
         acceptors = [Acceptor(self.broker, listener) for listener in self.house.listeners]

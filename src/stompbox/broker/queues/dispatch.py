@@ -18,7 +18,7 @@ from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.groups import Groups
 from stompbox.broker.queues.lanes import Head, Key, Lane, takes
 from stompbox.broker.queues.roundrobin import RoundRobin
-from stompbox.broker.work import MESSAGE
+from stompbox.broker.work import HANDED, MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +62,7 @@ def dispatch(queue: SharedQueue) -> None:
             queue.sorted_out()
     work = queue.engine.work
     rounds = _hand_out(queue, work.rounds)
-    work.spend(MESSAGE * rounds + len(backlog.keys))
+    work.spend(HANDED * rounds + len(backlog.keys))
     if rounds == work.rounds or backlog.unsorted:
         queue.go_on_later()
 

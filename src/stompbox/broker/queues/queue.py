@@ -23,7 +23,7 @@ from stompbox.broker.queues.logged import LoggedQueue
 from stompbox.broker.queues.room import Unread
 from stompbox.broker.queues.roundrobin import RANK, RoundRobin
 from stompbox.broker.undelivered import TOO_OFTEN
-from stompbox.broker.work import MESSAGE
+from stompbox.broker.work import HANDED, MESSAGE
 from stompbox.message import Run
 from stompbox.selectors import Selector
 
@@ -154,7 +154,7 @@ class Queue(LoggedQueue):
         else:
             if not left:
                 self.go_on_later()
-        work.spend(MESSAGE * (work.rounds - left))
+        work.spend(HANDED * (work.rounds - left))
 
     def share(self, segment: Segment, takers: RoundRobin[Binding]) -> bool:
         """Gives the segment to consumers with credit, in shares; True when something is left of it."""
