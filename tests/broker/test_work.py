@@ -12,7 +12,7 @@ from stompbox.broker.queues.matching import asking_ahead
 from stompbox.broker.queues.questions import OPEN
 from stompbox.broker.transactions import Transaction, committing
 from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate, Loss
-from stompbox.broker.work import QUESTION, Turns, Work
+from stompbox.broker.work import HANDED, QUESTION, Turns, Work
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.selectors import Selector, compile_selector
 from stompbox.selectors.selector import Selector as Asked
@@ -97,6 +97,20 @@ def test_a_queue_of_one_client_waits_for_one_of_each_other_client(asked: list[st
         turn += 1
     # 30 questions of 13 steps each
     assert turn <= 20
+
+
+@pytest.mark.parametrize("selector", ["", "n < 1000"])
+def test_messages_that_wait_each_by_itself_are_handed_out_few_at_a_time(selector: str) -> None:
+    """That is dearer than to move them: a portion of it is to be no longer than others are."""
+    world = World(portion=1000)
+    send(world, 100)
+    world.on_queue(world.consumer("c", AckMode.AUTO, selector=selector), "q")
+    got = world.out()
+    while world.engine.dispatch_rest(lambda: False):
+        more = world.out()
+        assert len(more) <= 1000 // HANDED
+        got += more
+    assert [one.body for one in got] == [b"%d" % number for number in range(100)]
 
 
 def test_a_selector_is_asked_once_about_each_message_that_waits(asked: list[str]) -> None:

@@ -245,9 +245,9 @@ class History:
     def _of_broker(self, ready: int) -> dict[str, int]:
         broker, counters = self.broker, self.broker.engine.counters
         return {
-            "received": counters["received"],
-            "delivered": counters["delivered"],
-            "acknowledged": counters["acknowledged"],
+            "received": counters.get("received", 0),
+            "delivered": counters.get("delivered", 0),
+            "acknowledged": counters.get("acknowledged", 0),
             "removed": sum([count for name, count in counters.items() if name not in (*PASSED, *EVENTS)]),
             "errors": sum(broker.errors.values()),
             "commits": broker.committer.applied,

@@ -180,8 +180,8 @@ def _counter(name: str, text: str, label: str, values: dict[str, int]) -> Metric
 def _of_messages(broker: Broker) -> Iterator[Metric]:
     counters = broker.engine.counters
     for name in PASSED:
-        yield CounterMetricFamily(f"stompbox_messages_{name}", f"Messages {name}", value=counters[name])
-    known = {name: counters[name] for name in REMOVED}
+        yield CounterMetricFamily(f"stompbox_messages_{name}", f"Messages {name}", value=counters.get(name, 0))
+    known = {name: counters.get(name, 0) for name in REMOVED}
     others = {name: count for name, count in counters.items() if name not in (*PASSED, *EVENTS)}
     yield _counter(
         "stompbox_messages_removed",
@@ -190,7 +190,7 @@ def _of_messages(broker: Broker) -> Iterator[Metric]:
         known | others,
     )
     yield _undelivered(broker)
-    events = {name: counters[name] for name in EVENTS}
+    events = {name: counters.get(name, 0) for name in EVENTS}
     yield _counter("stompbox_events", "What happened to subscriptions and waiting messages", "event", events)
 
 

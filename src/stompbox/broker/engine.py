@@ -11,7 +11,7 @@ State changes at once, in memory. What is to be done outside is left here for th
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -82,7 +82,8 @@ class Engine(Catalogue):
         self.now = 0
         self.unsaved = 0  # octets of memory on their way to the store, about
         self._taken_octets = 0  # that were so when the last commit was taken
-        self.counters: Counter[str] = Counter()  # what happened to messages, for the metrics
+        # what happened to messages, for the metrics
+        self.counters: defaultdict[str, int] = defaultdict(int)
         # what the log is to say of messages that were dropped, or are dead letters
         self.undelivered = Undelivered()
         self.remembered = Remembered()

@@ -36,19 +36,21 @@ class Consequences:
     numbered: list[tuple[Duplicates, list[bytes]]] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False)
 class UnitOfWork:
     """What is decided of it here is what its sender is told (`Pending`): nobody else judges by the address that was sent to, since diverts
     send on to others, and settings change."""
 
-    sends: list[tuple[Address, Run]] = field(default_factory=list)
-    acked: list[tuple[Consumer, list[Sent]]] = field(default_factory=list)  # in a transaction
-    also: Consequences | None = None
-    # since its end: its sender gets an ERROR when it cannot be stored; else it waits until it can
-    is_refusable: bool = False
-    is_shared: bool = False  # somebody has sent a duplicate of what is in it, and waits for it to be stored
-    is_refused: bool = False  # it is undone
-    looked: int = 0  # at so many of its sends, whether one makes it refusable
+    __slots__ = ("acked", "also", "is_refusable", "is_refused", "is_shared", "looked", "sends")
+
+    def __init__(self, acked: list[tuple[Consumer, list[Sent]]] | None = None) -> None:
+        self.sends: list[tuple[Address, Run]] = []
+        self.acked = [] if acked is None else acked  # in a transaction
+        self.also: Consequences | None = None
+        # since its end: its sender gets an ERROR when it cannot be stored; else it waits until it can
+        self.is_refusable = False
+        self.is_shared = False  # somebody has sent a duplicate of what is in it, and waits for it to be stored
+        self.is_refused = False  # it is undone
+        self.looked = 0  # at so many of its sends, whether one makes it refusable
 
     @property
     def consequences(self) -> Consequences:
@@ -98,6 +100,9 @@ class UnitOfWork:
     @property
     def may_be_shared(self) -> bool:
         return self.also is not None and bool(self.also.numbered)
+
+    def __repr__(self) -> str:
+        return f"<UnitOfWork sends={len(self.sends)} acked={len(self.acked)}>"
 
 
 def is_refusable(sends: Iterable[tuple[Address, Run]]) -> bool:

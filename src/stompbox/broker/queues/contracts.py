@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections import Counter
+    from collections import Counter, defaultdict
 
     from stompbox.broker.kinds import Rules
     from stompbox.broker.logs.cursor import Cursor
@@ -164,7 +164,7 @@ class Engine(Protocol):
     @property
     def relief(self) -> Alarm: ...
     @property
-    def counters(self) -> Counter[str]: ...
+    def counters(self) -> defaultdict[str, int]: ...
     @property
     def undelivered(self) -> Undelivered: ...
     @property
