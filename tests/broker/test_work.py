@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from stompbox.broker.addresses.contracts import Divert
 from stompbox.broker.kinds import Kind
-from stompbox.broker.queues import reclaim
+from stompbox.broker.queues import arrivals, reclaim
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.matching import asking_ahead
 from stompbox.broker.queues.questions import OPEN
 from stompbox.broker.transactions import Transaction, committing
 from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate, Loss
-from stompbox.broker.work import HANDED, QUESTION, Turns, Work
+from stompbox.broker.work import HANDED, QUESTION, TIME, Turns, Work
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.selectors import Selector, compile_selector
 from stompbox.selectors.selector import Selector as Asked
-from tests.broker.world import PORTION, Got, World
+from tests.broker.world import NOW, PORTION, Got, World
 
 
 @pytest.fixture
@@ -64,6 +66,39 @@ def test_each_waits_once_and_goes_on_behind_the_others() -> None:
     assert later.run(lambda: True)
     assert not later.run(lambda: True)
     assert said == ["a", "b", "a"]
+
+
+def test_a_portion_is_late_when_its_steps_or_its_time_are_used_up() -> None:
+    now = [1.0]
+    work = Work(10, lambda: now[0])
+    assert not work.is_late and work.has_begun, "from now on its time is counted"
+    now[0] += TIME / 2
+    assert not work.is_late
+    now[0] += TIME
+    assert work.is_late and not work.is_over
+    work.begin()
+    assert not work.has_begun and not work.is_late
+    work.spend(10)
+    assert work.is_late and work.is_over
+    idle = Work(10)
+    assert not idle.is_late and not idle.has_begun, "nobody has a clock"
+
+
+def test_steps_that_take_longer_than_was_thought_are_fewer_of_a_portion() -> None:
+    """Messages that expire together: each look at the clock takes a tenth of a portion here."""
+    world = World()
+    looks = count(1)
+    for number in range(400):
+        world.send("q", b"%d" % number, expires=NOW + 1)
+    world.engine.work.clock = lambda: next(looks) * TIME / 10
+    world.tick(2)
+    expired = world.engine.counters
+    before = expired["expired"]
+    assert 0 < before < 400
+    while world.engine.dispatch_rest(lambda: False):
+        assert expired["expired"] - before <= 12 * arrivals.STEP
+        before = expired["expired"]
+    assert before == 400
 
 
 def test_clients_take_turns_however_much_one_of_them_has() -> None:

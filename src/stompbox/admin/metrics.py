@@ -180,7 +180,9 @@ def _counter(name: str, text: str, label: str, values: dict[str, int]) -> Metric
 def _of_messages(broker: Broker) -> Iterator[Metric]:
     counters = broker.engine.counters
     for name in PASSED:
-        yield CounterMetricFamily(f"stompbox_messages_{name}", f"Messages {name}", value=counters.get(name, 0))
+        yield CounterMetricFamily(
+            f"stompbox_messages_{name}", f"Messages {name}", value=counters.get(name, 0)
+        )
     known = {name: counters.get(name, 0) for name in REMOVED}
     others = {name: count for name, count in counters.items() if name not in (*PASSED, *EVENTS)}
     yield _counter(

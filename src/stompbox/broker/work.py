@@ -2,7 +2,10 @@
 
 A step is about what one term of a selector costs for one message. Matching, sorting, expiring and the like stop when the portion of this
 turn is used up (`is_over`), remember where they were and queue up in `Turns`; whoever runs the engine gives them the next portion
-behind everybody else (`Engine.dispatch_rest`). Nothing here reads a clock: how long a step takes, the server knows.
+behind everybody else (`Engine.dispatch_rest`).
+
+How long a step takes, no count can say: a text may be long, a machine slow. So what goes on in portions stops when their time is over,
+too (`is_late`), where whoever runs the engine gives it a clock. Whether a message is put off is decided by steps alone.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from functools import partial
 from typing import Final
 
 PORTION: Final = 5_000  # steps: half a millisecond
+TIME: Final = 0.000_5  # seconds of a portion
 QUESTION: Final = 5  # steps that one of a question takes, which looks into bodies and long texts
 MESSAGE: Final = 20  # steps that it takes to move a segment from one place to another
 HANDED: Final = 5 * MESSAGE  # and to hand it out, with all that is noted of who has it: 10 us and more
@@ -20,19 +24,23 @@ COPY: Final = 10 * MESSAGE  # and to publish it again elsewhere
 
 
 class Work:
-    """Steps that were taken (`done`) since the last `begin`, of the `portion` that may be."""
+    """Steps that were taken (`done`) since the last `begin`, of the `portion` that may be. `clock`: in seconds; None: time does not
+    count."""
 
-    __slots__ = ("done", "portion", "total")
+    __slots__ = ("_until", "clock", "done", "portion", "total")
 
-    def __init__(self, portion: int = PORTION) -> None:
+    def __init__(self, portion: int = PORTION, clock: Callable[[], float] | None = None) -> None:
         self.portion = portion
+        self.clock = clock
         self.done = 0
         self.total = 0  # since the start, but for those of `done`
+        self._until = 0.0  # when it is late, once somebody has asked
 
     def begin(self) -> None:
         """Begins to count a new turn."""
         self.total += self.done
         self.done = 0
+        self._until = 0.0
 
     def spend(self, steps: int) -> None:
         self.done += steps
@@ -40,6 +48,23 @@ class Work:
     @property
     def is_over(self) -> bool:
         return self.done >= self.portion
+
+    @property
+    def is_late(self) -> bool:
+        """The portion is used up, or has lasted for TIME since this was asked first."""
+        if self.done >= self.portion:
+            return True
+        if self.clock is None:
+            return False
+        now = self.clock()
+        if not self._until:
+            self._until = now + TIME
+        return now > self._until
+
+    @property
+    def has_begun(self) -> bool:
+        """Something is to be forgotten before others begin."""
+        return self.done > 0 or self._until > 0.0
 
     @property
     def asked(self) -> int:
@@ -100,14 +125,14 @@ class Turns:
                 own.append((key, step))
 
     def take(self, key: object, steps: Iterator[None], *, by: object = None) -> None:
-        """Takes steps until the portion is used up, one of them at least; the others when it is their turn. What goes on already under
-        this key goes on alone: whoever makes steps looks at what there is when they are taken."""
+        """Takes steps until the portion is used up, or its time is over, one of them at least; the others when it is their turn. What
+        goes on already under this key goes on alone: whoever makes steps looks at what there is when they are taken."""
         if key not in self._keys:
             self._take(key, steps, by)
 
     def _take(self, key: object, steps: Iterator[None], by: object) -> None:
         for _ in steps:
-            if self.work.is_over:
+            if self.work.is_late:
                 self.add(key, partial(self._take, key, steps, by), by=by)
                 return
 

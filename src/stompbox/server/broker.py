@@ -241,7 +241,7 @@ class Broker(Clients):
             return
         self._octets_read = 0
         engine = self.engine
-        if engine.work.done:
+        if engine.work.has_begun:
             engine.work.begin()
         if engine.notifications.waiting:
             engine.notifications.publish()

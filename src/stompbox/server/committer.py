@@ -26,7 +26,7 @@ log = logging.getLogger("stompbox.store")
 
 IDLE = 1.0  # seconds without a commit after which the store gets time for its housekeeping
 BREATH = 0.005  # seconds between two portions of it
-RUNS = 4096  # that are read for the loop in one go, and those of the last chunk
+RUNS = 1024  # that are read for the loop in one go, and those of the last chunk
 
 # codes: what broker and store know is not the same any more
 DISAGREES = frozenset(("log-exists", "no-such-log", "store-closed")) | DEPOSED

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from time import perf_counter
 from typing import Final, Protocol
 
 from stompbox import selectors
@@ -191,6 +192,7 @@ async def start(
     try:
         loop = asyncio.get_running_loop()
         broker = Broker(configuration, store, loop, is_durable=not configuration.memory)
+        broker.engine.work.clock = perf_counter
         loop.set_exception_handler(broker.faults.in_loop)
         broker.faults.pause_culprit()
         if configuration.fronts:

@@ -191,7 +191,7 @@ class Fanout:
         try:
             for _ in range(count):
                 self._offer(waiting, *waiting.next())
-                if work.is_over:  # what a selector cost
+                if work.is_late:  # what a selector cost
                     break
         finally:
             self.is_offering = False

@@ -307,7 +307,7 @@ def _filling(browser: Browser, held: Held, since: int, left: int) -> Iterator[No
                     break
                 for part in _seen(browser.selector, browser, Segment(run, low, high)):
                     browser._add(part)
-                if engine.work.is_over:
+                if engine.work.is_late:
                     yield
             if browser.id not in engine.queues:
                 break

@@ -18,7 +18,7 @@ from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.groups import Groups
 from stompbox.broker.queues.lanes import Head, Key, Lane, takes
 from stompbox.broker.queues.roundrobin import RoundRobin
-from stompbox.broker.work import HANDED, MESSAGE
+from stompbox.broker.work import HANDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -369,7 +369,7 @@ class Lanes:
     def sort_some(self) -> None:
         """Sorts, the oldest first, as long as this turn's work is not used up."""
         work = self.address.engine.work
-        while not work.is_over:
+        while not work.is_late:
             self.unsorted = [left for left in self.unsorted if left.backlog.count]
             if not self.unsorted:
                 return
@@ -403,7 +403,7 @@ class Lanes:
             at += 1
             if self.address.wanted_of(selector, message, self.queue):
                 takers.append(selector)
-            if work.is_over:
+            if work.is_late:
                 break
         known = self._known(left).union(takers)
         work.spend(len(known) // 4)

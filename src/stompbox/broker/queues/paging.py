@@ -325,7 +325,7 @@ def _search(
                     if not _offer_found(queue, segment, start, searching, waiting):
                         queue.keep_unsearched(Unread(runs[number:], segment.first, stop))
                         return segment.first
-            if end < stop and work.is_over:
+            if end < stop and work.is_late:
                 queue.keep_unsearched(Unread(runs[number:], end, stop))
                 return end
     return stop

@@ -360,7 +360,7 @@ class Queue(LoggedQueue):
                 for low, high in self.still_in_log(first, end):
                     self._take_in(run, low, high)
                 at = end
-                if at < stop and work.is_over:
+                if at < stop and work.is_late:
                     self.unread = Unread(runs[number:], at, stop)
                     return at
                 if at < stop and paging.is_enough(self):
