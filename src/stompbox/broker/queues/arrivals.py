@@ -242,7 +242,8 @@ def _taking_due(queue: LoggedQueue, later: Later, runs: list[Run], stop: int) ->
         if end > stop:
             later.due.appendleft((stop, end))
             end = stop
-        at = bisect_right(runs, first, at, key=_stop_of)
+        if at < len(runs) and runs[at].stop <= first:
+            at = bisect_right(runs, first, at, key=_stop_of)
         if (
             at + STEP < len(runs) and end > (some := runs[at + STEP].first) > first
         ):  # the rest of it in the next step
