@@ -21,6 +21,9 @@ from bench.attacks.attacker import (
 )
 
 MANY = 100_000
+WIDE = 15_000  # addresses
+WIDE_MIB = 65  # that these have, with a retained message each, and keep by _STAYING
+MADE_MIB = 160  # of as many addresses as a user may make
 
 
 def filled(link: socket.socket, destination: str, *, headers: str = "", count: int = MANY) -> None:
@@ -41,7 +44,11 @@ def until(when: float) -> None:
 _STAYING = '[[address-setting]]\nmatch = "#"\nauto-delete-queues = false\nauto-delete-addresses = false\n'
 
 
-@attack("100,000 messages with one `expires`, and a consumer", toml=_STAYING + 'expiry-address = "expired"\n')
+@attack(
+    "100,000 messages with one `expires`, and a consumer",
+    toml=_STAYING + 'expiry-address = "expired"\n',
+    stays=MESSAGES,
+)
 def expiry(port: int) -> list[socket.socket]:
     link = connected(port)
     when = time.time() + 30
@@ -127,11 +134,12 @@ def _addressed(link: socket.socket, prefix: str, count: int, *, headers: str = "
     "a durable subscription to a wildcard over 15,000 addresses, which is made and dropped",
     is_ours=True,
     toml=_STAYING,
+    stays=WIDE_MIB,
 )
 def durable_wildcard(port: int) -> list[socket.socket]:
     link = opened(port)
     link.sendall(b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\nclient-id:wide\n\n\0")
-    _addressed(link, "wide", 15_000, headers="retain:set\npersistent:false\n")
+    _addressed(link, "wide", WIDE, headers="retain:set\npersistent:false\n")
     pour(link, [subscribe(1, "/topic/wide.#", headers="durable-subscription-name:wide\n")])
     settle(link)
     pour(link, [b"UNSUBSCRIBE\nid:1\ndurable-subscription-name:wide\n\n\0"])
@@ -140,11 +148,14 @@ def durable_wildcard(port: int) -> list[socket.socket]:
 
 
 @attack(
-    "a SUBSCRIBE to a wildcard over 15,000 topics that each retain a message", is_ours=True, toml=_STAYING
+    "a SUBSCRIBE to a wildcard over 15,000 topics that each retain a message",
+    is_ours=True,
+    toml=_STAYING,
+    stays=WIDE_MIB,
 )
 def retained_wildcard(port: int) -> list[socket.socket]:
     link = connected(port)
-    _addressed(link, "kept", 15_000, headers="retain:set\npersistent:false\n")
+    _addressed(link, "kept", WIDE, headers="retain:set\npersistent:false\n")
     pour(link, [subscribe(1, "/topic/kept.#")])
     settle(link)
     drain(link)
@@ -155,7 +166,8 @@ def retained_wildcard(port: int) -> list[socket.socket]:
     "SENDs to 100,000 new topics, of which a user may make 28,000",
     is_ours=True,
     toml=_STAYING,
-    limits=CLIENTS + 160,
+    limits=CLIENTS + MADE_MIB,
+    stays=MADE_MIB,
 )
 def new_addresses(port: int) -> list[socket.socket]:
     link = connected(port, "1.1")
