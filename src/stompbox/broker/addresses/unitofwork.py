@@ -48,9 +48,8 @@ class UnitOfWork:
         self.also: Consequences | None = None
         # since its end: its sender gets an ERROR when it cannot be stored; else it waits until it can
         self.is_refusable = False
-        self.is_shared = (
-            False  # somebody has sent a duplicate of what is in it, and waits for it to be stored
-        )
+        # somebody has sent a duplicate of what is in it, and waits for it to be stored
+        self.is_shared = False
         self.is_refused = False  # it is undone
         self.looked = 0  # at so many of its sends, whether one makes it refusable
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.logged import LoggedQueue
     from stompbox.message import Run
 
-# segments whose time has come together: about a millisecond, where they go to another address
+# segments of one step whose time has come: a third of a millisecond, where they go to another address
 STEP: Final = 8
 
 
@@ -244,11 +244,6 @@ def _taking_due(queue: LoggedQueue, later: Later, runs: list[Run], stop: int) ->
             end = stop
         if at < len(runs) and runs[at].stop <= first:
             at = bisect_right(runs, first, at, key=_stop_of)
-        if (
-            at + STEP < len(runs) and end > (some := runs[at + STEP].first) > first
-        ):  # the rest of it in the next step
-            later.due.appendleft((some, end))
-            end, woken = some, STEP
         at = _wake_stretch(queue, runs, at, first, end)
     later.read(is_reading=False)
     _settle(queue)
