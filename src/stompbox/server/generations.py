@@ -15,7 +15,7 @@ from typing import Final
 
 EVERY: Final = 0.005  # seconds between two looks, while there is something to do
 FEW: Final = 300  # objects: a look of 30 us
-MANY: Final = 5_000  # objects: a good millisecond
+MANY: Final = 2_500  # objects: half a millisecond, a good one on a slow machine
 
 
 class YoungGeneration:
