@@ -90,7 +90,7 @@ def test_steps_that_take_longer_than_was_thought_are_fewer_of_a_portion() -> Non
     looks = count(1)
     for number in range(400):
         world.send("q", b"%d" % number, expires=NOW + 1)
-    world.engine.work.clock = lambda: next(looks) * TIME / 10
+    world.engine.work.time_by(lambda: next(looks) * TIME / 10)
     world.tick(2)
     expired = world.engine.counters
     before = expired["expired"]

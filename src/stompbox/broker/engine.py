@@ -119,7 +119,7 @@ class Engine(Catalogue):
         """Takes the place of another engine, as a view of a later state: what consumers have of that one counts here, too, and what is on
         its way out goes. It must be new."""
         self.is_view = True
-        self.work.clock = before.work.clock
+        self.work.time_by(before.work.clock)
         self.now, self._next_volatile = before.now, before._next_volatile
         self.unacknowledged = before.unacknowledged
         self.memory = Memory(unacknowledged=self.unacknowledged)

@@ -36,6 +36,10 @@ class Work:
         self.total = 0  # since the start, but for those of `done`
         self._until = 0.0  # when it is late, once somebody has asked
 
+    def time_by(self, clock: Callable[[], float] | None) -> None:
+        """Has portions end by this clock, too, from now on."""
+        self.clock = clock
+
     def begin(self) -> None:
         """Begins to count a new turn."""
         self.total += self.done

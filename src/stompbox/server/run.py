@@ -192,7 +192,7 @@ async def start(
     try:
         loop = asyncio.get_running_loop()
         broker = Broker(configuration, store, loop, is_durable=not configuration.memory)
-        broker.engine.work.clock = perf_counter
+        broker.engine.work.time_by(perf_counter)
         loop.set_exception_handler(broker.faults.in_loop)
         broker.faults.pause_culprit()
         if configuration.fronts:

@@ -105,7 +105,7 @@ class Leadership:
         self.links: dict[str, NodeLink] = {}
         self.ended = asyncio.Event()  # somebody wants it to end, or it has
         self.broker = Broker(configuration, store, self.loop, is_durable=True, owes_first=True)
-        self.broker.engine.work.clock = monotonic
+        self.broker.engine.work.time_by(monotonic)
         self.broker.faults.on_stop = self.ended.set
         self._suspension = Suspension(self.broker)
         self._suspended = 0.0  # since when; 0: it is not
