@@ -178,12 +178,19 @@ def peers_sh(verb: str, name: str) -> str:
 
 def descendants(pid: int) -> list[int]:
     """The process and all that it started, as far as they still run."""
-    try:  # each thread has those that it started
-        threads = [thread / "children" for thread in Path(f"/proc/{pid}/task").iterdir()]
-        direct = [int(child) for thread in threads for child in thread.read_text().split()]
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return [pid, *(p for child in direct for p in descendants(child))]
+    return [pid, *(p for thread in threads for child in _started_by(thread) for p in descendants(child))]
+
+
+def _started_by(thread: Path) -> list[int]:
+    """Each thread has those that it started; one that has ended has none."""
+    try:
+        return [int(child) for child in (thread / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def cpu_seconds(pid: int, *, is_alone: bool = False) -> float:
