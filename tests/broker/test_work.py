@@ -70,7 +70,8 @@ def test_each_waits_once_and_goes_on_behind_the_others() -> None:
 
 def test_a_portion_is_late_when_its_steps_or_its_time_are_used_up() -> None:
     now = [1.0]
-    work = Work(10, lambda: now[0])
+    work = Work(10)
+    work.time_by(lambda: now[0])
     assert not work.is_late and work.has_begun, "from now on its time is counted"
     now[0] += TIME / 2
     assert not work.is_late

@@ -24,14 +24,13 @@ COPY: Final = 10 * MESSAGE  # and to publish it again elsewhere
 
 
 class Work:
-    """Steps that were taken (`done`) since the last `begin`, of the `portion` that may be. `clock`: in seconds; None: time does not
-    count."""
+    """Steps that were taken (`done`) since the last `begin`, of the `portion` that may be. Time counts, too, where it has a `clock`."""
 
     __slots__ = ("_until", "clock", "done", "portion", "total")
 
-    def __init__(self, portion: int = PORTION, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, portion: int = PORTION) -> None:
         self.portion = portion
-        self.clock = clock
+        self.clock: Callable[[], float] | None = None  # in seconds
         self.done = 0
         self.total = 0  # since the start, but for those of `done`
         self._until = 0.0  # when it is late, once somebody has asked
