@@ -20,12 +20,14 @@ from stompbox.server.faults import guarded
 from stompbox.server.transport import descriptors, proxy, unixsocket
 from stompbox.server.transport.admission import Admission, no_files
 from stompbox.server.transport.crowd import Crowd
+from stompbox.server.transport.deadlines import Deadlines
 from stompbox.server.transport.tls import secured, tls_context
 from stompbox.server.turns import FEW
 
 if TYPE_CHECKING:
     from stompbox.errors import StompboxError
     from stompbox.server.broker import Broker
+    from stompbox.server.transport.deadlines import Lane
     from stompbox.server.transport.host import Behind, Host
     from stompbox.server.transport.websocket import WebSocket
 
@@ -47,9 +49,9 @@ class Socket(asyncio.Protocol):
     """
 
     __slots__ = (
-        "__weakref__", "_awaits_proxy", "_closing", "_crowd", "_deadline", "_dropped", "_first", "_is_half_closed", "_is_held",
-        "_is_met_soon", "_is_readable", "_library", "_raw", "_receiver", "_transport", "admission", "broker", "is_clogged", "listener",
-        "peer", "port",
+        "__weakref__", "_awaits_proxy", "_closing", "_crowd", "_deadline", "_deadlines", "_dropped", "_first", "_is_half_closed",
+        "_is_held", "_is_met_soon", "_is_readable", "_library", "_raw", "_receiver", "_transport", "admission", "broker", "is_clogged",
+        "listener", "peer", "port",
     )  # fmt: skip
 
     def __init__(self, broker: Host, acceptor: Acceptor) -> None:
@@ -57,6 +59,7 @@ class Socket(asyncio.Protocol):
         self.listener = acceptor.listener
         self.admission = acceptor.admission
         self._crowd = acceptor.crowd
+        self._deadlines = acceptor.deadlines
         self._library = acceptor.library
         self.is_clogged = False
         self.peer = "local"
@@ -82,8 +85,8 @@ class Socket(asyncio.Protocol):
         self.port = int(name[1]) if name and isinstance(name, tuple) else 0
         self.broker.sockets.add(self)
         options = self.listener.options
-        self._deadline: asyncio.TimerHandle | None = self.broker.loop.call_later(
-            options.handshake_timeout / 1000, self._late
+        self._deadline: Lane | None = self._deadlines.within(
+            options.handshake_timeout / 1000, self, self._late
         )
         descriptors.SOCKETS.add(self)
         beyond = len(descriptors.SOCKETS) - self.admission.most_sockets
@@ -232,9 +235,9 @@ class Socket(asyncio.Protocol):
         self._in_time()
 
     def _in_time(self) -> None:
-        """What it had a deadline for has come: a connection keeps no timer that has been cancelled."""
+        """What it had a deadline for has come."""
         if self._deadline is not None:
-            self._deadline.cancel()
+            self._deadline.leave(self)
             self._deadline = None
 
     def pause_writing(self) -> None:
@@ -255,7 +258,7 @@ class Socket(asyncio.Protocol):
             return False
         if not self._closing and receiver is not None and receiver.says_its_last():
             self._in_time()
-            self._deadline = self.broker.loop.call_later(LAST_WORDS, self._transport.close)
+            self._deadline = self._deadlines.within(LAST_WORDS, self, self._transport.close)
             return True
         self._crowd.spoke()
         if not self._closing and receiver is not None:
@@ -381,7 +384,7 @@ class Socket(asyncio.Protocol):
         except OSError:  # the peer is gone
             self._transport.abort()
             return
-        self._deadline = self.broker.loop.call_later(LINGER, self._close_now)
+        self._deadline = self._deadlines.within(LINGER, self, self._close_now)
 
     def _drop(self, size: int) -> None:
         """The system may have megabytes of it, and gives them all in one turn, if nobody stops it."""
@@ -392,7 +395,7 @@ class Socket(asyncio.Protocol):
 
     def _close_now(self) -> None:
         self._transport.close()
-        self._deadline = self.broker.loop.call_later(LINGER, self._transport.abort)
+        self._deadline = self._deadlines.within(LINGER, self, self._transport.abort)
 
     def abort(self) -> None:
         self._transport.abort()
@@ -449,6 +452,7 @@ class Acceptor:
         self.admission = admission or Admission()
         strangers = cast("dict[Socket, None]", self.admission.strangers)  # whom it has let in are its own
         self.crowd = Crowd(broker.loop, broker.turns.few, strangers)
+        self.deadlines = Deadlines(broker.loop, broker.turns.few)
         self.library = WebSocketLibrary(broker)
         self.listener, self.context = self.prepare(listener)
         self.configured = str(listener)
