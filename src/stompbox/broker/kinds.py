@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from stompbox.config import QueueTable
 from stompbox.config.settings import AddressSettings
 from stompbox.message import ANYCAST, FOR_ONE, MULTICAST
 
+T = TypeVar("T")
 LAST_VALUE_KEY: Final = "_AMQ_LVQ_NAME"  # Artemis: the header that is the key where no other is named
 
 
@@ -108,26 +109,24 @@ PLAIN: Final = Rules()
 def rules_of(settings: AddressSettings, table: QueueTable | None = None) -> Rules:
     """The rules of a queue: `settings` are its address's, `table` its own."""
 
-    def of(name: str) -> Any:
-        own = getattr(table, name, None)
-        return own if own is not None else getattr(settings, f"default_{name}")
+    def of(name: str, default: T) -> T:
+        own: T | None = getattr(table, name, None)
+        return own if own is not None else default
 
     rules = Rules(
         is_enabled=table is None or table.enabled,
-        max_consumers=of("max_consumers"),
-        consumers_before_dispatch=of("consumers_before_dispatch"),
-        delay_before_dispatch=of("delay_before_dispatch"),
-        is_exclusive=settings.default_exclusive_queue
-        if table is None or table.exclusive is None
-        else table.exclusive,
-        is_purged=of("purge_on_no_consumers"),
-        is_non_destructive=of("non_destructive"),
+        max_consumers=of("max_consumers", settings.default_max_consumers),
+        consumers_before_dispatch=of("consumers_before_dispatch", settings.default_consumers_before_dispatch),
+        delay_before_dispatch=of("delay_before_dispatch", settings.default_delay_before_dispatch),
+        is_exclusive=of("exclusive", settings.default_exclusive_queue),
+        is_purged=of("purge_on_no_consumers", settings.default_purge_on_no_consumers),
+        is_non_destructive=of("non_destructive", settings.default_non_destructive),
         last_value_key=_last_value_key(settings, table),
-        ring_size=of("ring_size"),
-        group_rebalance=of("group_rebalance"),
-        group_pause=of("group_rebalance_pause_dispatch"),
-        group_buckets=of("group_buckets"),
-        group_first_key=of("group_first_key") or "",
+        ring_size=of("ring_size", settings.default_ring_size),
+        group_rebalance=of("group_rebalance", settings.default_group_rebalance),
+        group_pause=of("group_rebalance_pause_dispatch", settings.default_group_rebalance_pause_dispatch),
+        group_buckets=of("group_buckets", settings.default_group_buckets),
+        group_first_key=of("group_first_key", settings.default_group_first_key) or "",
     )
     return PLAIN if rules == PLAIN else rules
 

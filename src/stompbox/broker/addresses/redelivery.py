@@ -234,14 +234,19 @@ def is_last_stop(queue: QueueState) -> bool:
 def expired(engine: Engine, queue: QueueState, segment: Segment) -> None:
     settings = queue.settings
     why = {REASON: EXPIRED, ACTUAL_EXPIRY: str(engine.now)}
-    own = _own_queue(settings, "expiry", address_of(queue))
+    own = _own_queue(
+        address_of(queue),
+        settings.expiry_queue_prefix,
+        settings.expiry_queue_suffix,
+        is_made=settings.auto_create_expiry_resources,
+    )
     gone, _ = _send(engine, address_of(queue), segment, why, to=(settings.expiry_address, own), queue=queue)
     _note(engine, Loss(queue.name, EXPIRED, Fate.EXPIRED), len(segment) - gone, gone)
 
 
 def dead(engine: Engine, queue: QueueState, segment: Segment, reason: str) -> None:
     settings = queue.settings
-    own = _own_queue(settings, "dead_letter", address_of(queue))
+    own = _own_dead_letters(settings, address_of(queue))
     gone, _ = _send(
         engine,
         address_of(queue),
@@ -257,7 +262,7 @@ def unrouted(engine: Engine, address: Address, run: Run) -> bool:
     """Sends messages that nobody gets to the dead letter address, where the settings say so (send-to-dla-on-no-route). True when its
     receipt must wait for the next commit."""
     settings = address.settings
-    own = _own_queue(settings, "dead_letter", address)
+    own = _own_dead_letters(settings, address)
     segment = Segment(run, run.first, run.stop)
     gone, is_stored = _send(
         engine, address, segment, {REASON: NO_ROUTE}, to=(settings.dead_letter_address, own)
@@ -280,14 +285,19 @@ def _placed(address: Address, name: str | None) -> str | None:
     return name and space_of(address.name) + name
 
 
-def _own_queue(settings: AddressSettings, what: str, address: Address) -> str:
-    """The name of the queue that an address has for itself among the dead; empty without one."""
-    if not getattr(settings, f"auto_create_{what}_resources"):
-        return ""
-    name, space = local(address.name), space_of(address.name)
-    return (
-        f"{space}{getattr(settings, f'{what}_queue_prefix')}{name}{getattr(settings, f'{what}_queue_suffix')}"
+def _own_dead_letters(settings: AddressSettings, address: Address) -> str:
+    return _own_queue(
+        address,
+        settings.dead_letter_queue_prefix,
+        settings.dead_letter_queue_suffix,
+        is_made=settings.auto_create_dead_letter_resources,
     )
+
+
+def _own_queue(address: Address, prefix: str, suffix: str, *, is_made: bool) -> str:
+    """The name of the queue that an address has for itself among the dead; empty without one."""
+    name, space = local(address.name), space_of(address.name)
+    return f"{space}{prefix}{name}{suffix}" if is_made else ""
 
 
 def _send(
