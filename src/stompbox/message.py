@@ -33,11 +33,13 @@ This file decides what is kept of a SEND. It does not read bytes (stomp/), route
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 from stompbox.handles import Body, Large, Staged
 from stompbox.numerals import digits
 
+_NUMBERS: Final = count()
 ANYCAST: Final = 1
 MULTICAST: Final = 2
 KINDS: Final = ANYCAST | MULTICAST
@@ -146,8 +148,8 @@ class Shape:
     """
 
     __slots__ = (
-        "cache", "destination", "expires", "has_length", "headers", "holes", "is_suspect", "persistent", "priority", "retain", "routes",
-        "special", "verdicts",
+        "cache", "destination", "expires", "has_length", "headers", "holes", "is_suspect", "number", "persistent", "plans", "priority",
+        "retain", "routes", "special",
     )  # fmt: skip
 
     def __init__(
@@ -160,6 +162,7 @@ class Shape:
         expires: int = 0,
         has_length: bool = True,
     ) -> None:
+        self.number: Final = next(_NUMBERS)  # no other has it while this process runs
         self.headers: Final = headers
         self.destination: Final = headers["destination"]
         self.holes: Final = holes
@@ -172,7 +175,7 @@ class Shape:
         is_plain = _SPECIAL.isdisjoint(headers) and _SPECIAL.isdisjoint(holes)
         self.special: Final = None if is_plain else Special(headers, holes)
         self.cache: dict[Any, Any] = {}  # encoded heads, by version and flavour (stomp/)
-        self.verdicts: dict[Any, Any] = {}  # what each selector says to this shape (broker/)
+        self.plans: dict[Any, Any] = {}  # who gets its messages, by address (broker/)
         self.routes: dict[Any, Any] = {}  # where each listener sends it (server/)
 
     def marked(self) -> Shape:

@@ -29,6 +29,7 @@ from stompbox.broker.addresses import (
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.addresses.notifications import Notifications
+from stompbox.broker.addresses.plans import Plans
 from stompbox.broker.addresses.redelivery import FAILED, Outcome, Refusal
 from stompbox.broker.addresses.repeating import Schedules
 from stompbox.broker.addresses.routing import FEW, Groups, Targets
@@ -45,6 +46,7 @@ from stompbox.broker.queues.memory import Memory, Remembered, Unacknowledged
 from stompbox.broker.queues.questions import Questions
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.queues.state import QueueState
+from stompbox.broker.queues.verdicts import Verdicts
 from stompbox.broker.timers import Alarm, Timers
 from stompbox.broker.transactions import Transaction
 from stompbox.broker.undelivered import Fate, Undelivered
@@ -94,6 +96,8 @@ class Engine(Catalogue):
         self.work = Work()  # what this turn has cost so far
         self.later = Turns(self.work)  # what stopped half-way
         self.questions = Questions(self.work)
+        self.verdicts = Verdicts()
+        self.plans = Plans()
         self.returning: Counter[QueueState] = (
             Counter()
         )  # those to which many messages come back (redelivery.py)

@@ -35,6 +35,7 @@ class Selector:
     facts: canonical facts it reads (`facts.FACT_TABLE`).
     headers: headers its verdict can depend on: the names, and those that the facts it reads are derived from.
     needs_body: it has an XPATH.
+    is_per_message: two messages with equal headers may get different verdicts, as it reads the body or a fact of `PER_MESSAGE`.
     key: headers, the first that is there counts, and the text that this one must be, or the selector takes nothing; None: no such rule.
     bounds: the same with two numbers, between which or at which it must be.
     steps: what it costs to ask it about one message, XPATH and LIKE apart; about the terms that it has.
@@ -46,8 +47,8 @@ class Selector:
     """
 
     __slots__ = (
-        "__weakref__", "_conversion", "_hash", "_limits", "_run", "bounds", "facts", "headers", "is_costly", "key", "most_steps", "names",
-        "needs_body", "number", "searched", "size", "steps", "text",
+        "__weakref__", "_conversion", "_hash", "_limits", "_run", "bounds", "facts", "headers", "is_costly", "is_per_message", "key",
+        "most_steps", "names", "needs_body", "number", "searched", "size", "steps", "text",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +62,7 @@ class Selector:
         self.facts = frozenset(reads.facts)
         self.headers = self.names | reads.headers
         self.needs_body = reads.needs_body
+        self.is_per_message = reads.needs_body or not PER_MESSAGE.isdisjoint(self.facts)
         self.steps = reads.steps
         self.key = key_of(root)
         self.bounds = bounds_of(root)
@@ -78,11 +80,6 @@ class Selector:
     def conversion(self) -> bool:
         """Whether texts are read as numbers, as `compile_selector` was told."""
         return self._conversion
-
-    @property
-    def is_per_message(self) -> bool:
-        """Whether two messages with equal headers may get different verdicts: it reads the body or a fact of `PER_MESSAGE`."""
-        return self.needs_body or not PER_MESSAGE.isdisjoint(self.facts)
 
     def matches(
         self,

@@ -7,11 +7,13 @@ from unittest.mock import patch
 
 import pytest
 
+from stompbox.broker.addresses import plans
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.consumer import AckMode
-from stompbox.broker.queues.matching import VERDICTS
+from stompbox.broker.queues.matching import PLAN
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.queues.reclaim import purge
+from stompbox.broker.queues.verdicts import HALF
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.selectors import Selector, compile_selector
@@ -249,12 +251,45 @@ def test_a_shape_does_not_remember_selectors_for_ever() -> None:
     world = World()
     world.on_queue(world.consumer("other", selector="word = 'other'"), "q")
     shape = Shape({"destination": "q", "word": "x"})
-    for number in range(VERDICTS + 200):
+    for number in range(2 * HALF + 200):
         consumer = world.on_queue(world.consumer(selector=f"id = '{number}'"), "q")
         world.engine.publish(world.address("q"), Run(shape, [b""], routing=ANYCAST))
         purge(world.queue("q"))
         world.close(consumer)
-    assert len(shape.verdicts) <= VERDICTS
+    assert HALF < len(world.engine.verdicts) <= 2 * HALF
+
+
+def test_what_selectors_say_of_shapes_that_stay_is_forgotten_in_the_end() -> None:
+    """Of each of very many retained messages a thousand subscriptions ask the same."""
+    world = World()
+    for number in range(200):
+        world.on_topic(world.consumer(f"c{number}", selector=f"word = '{number}'"), "t")
+    shapes = [Shape({"destination": "t", "word": str(number)}) for number in range(200)]
+    for shape in shapes:
+        world.engine.publish(world.address("t"), Run(shape, [b""], routing=MULTICAST))
+    assert len(world.out()) == 200
+    assert HALF < len(world.engine.verdicts) <= 2 * HALF
+
+
+def test_plans_of_shapes_that_stay_are_forgotten_in_the_end_and_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plans, "MOST", 20 * PLAN)
+    world = World()
+    world.on_topic(world.consumer("a", selector="word = '1' OR n > 5"), "t")
+    world.on_topic(world.consumer("b", selector="word IS NOT NULL"), "t")
+    shapes = [Shape({"destination": "t", "word": str(number)}, holes=("n",)) for number in range(100)]
+    for _ in range(2):
+        for number, shape in enumerate(shapes):
+            run = Run(shape, [b"", b""], routing=MULTICAST, columns=([b"%d" % number, b"3"],))
+            world.engine.publish(world.address("t"), run)
+            assert world.engine.plans.size <= 20 * PLAN + 2 * plans.TAKERS
+            expected = ["a"] * ((number > 5) + (number == 1) + (number == 1)) + ["b"] * 2
+            assert sorted(got.consumer for got in world.out()) == expected
+    assert 0 < len(world.engine.plans) < 30
+    address = world.address("t")
+    address.look_again()
+    assert (len(world.engine.plans), world.engine.plans.size) == (0, 0)
 
 
 @pytest.mark.parametrize("text", ["JMSDeliveryMode = 'PERSISTENT'", "AMQAddress = 'x'"])

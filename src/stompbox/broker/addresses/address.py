@@ -105,6 +105,7 @@ class Address:
             self._plans = [known for known in self._plans if known() is not None]
             self._most_plans = 2 * len(self._plans) + FEW_PLANS
         self._plans.append(ref(plan))
+        self.engine.plans.add(plan)
 
     def queues(self) -> Iterator[Queue]:
         if self.anycast:  # most addresses have queues of one kind: to begin with each of five empty ones takes longer than the queue
@@ -277,7 +278,7 @@ class Address:
         self.version = object()
         for known in self._plans:  # a shape may be remembered for long, but not who was subscribed once
             if (plan := known()) is not None:
-                plan.forget()
+                self.engine.plans.forget(plan)
         self._plans = []
         self.is_timed = bool(self._timed) or is_ruled(self.settings)
         self.only = None

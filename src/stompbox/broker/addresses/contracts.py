@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
     from stompbox.broker.addresses.makers import Maker, Makers
     from stompbox.broker.addresses.notifications import Notifications
+    from stompbox.broker.addresses.plans import Plans
     from stompbox.broker.addresses.unitofwork import UnitOfWork
     from stompbox.broker.kinds import Kind
     from stompbox.broker.logs.log import Log
@@ -207,6 +208,8 @@ class Engine(contracts.Engine, Protocol):
     counts_first: bool
     persists_ids: bool
 
+    @property
+    def plans(self) -> Plans: ...
     @property
     def commits(self) -> Commits: ...
     @property

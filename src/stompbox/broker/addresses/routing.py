@@ -19,6 +19,7 @@ from stompbox.broker.queues import matching, paging
 from stompbox.broker.queues.lanes import swept
 from stompbox.broker.queues.matching import (
     VERDICTS,
+    OfShape,
     Plan,
     Range,
     add_offset,
@@ -206,7 +207,7 @@ def singly(address: Address, run: Run) -> list[Run]:
 
 
 def _of_topics(address: Address, run: Run, limit: int) -> Groups:
-    plan = run.shape.verdicts.get(address)
+    plan = run.shape.plans.get(address)
     if plan is None or plan.version is not address.version or plan.settings is not address.settings:
         if (
             address.steps > address.engine.work.most
@@ -294,15 +295,14 @@ def _steps_of_plan(address: Address, run: Run) -> int:
 def _plan(address: Address, run: Run, limit: int) -> Plan | None:
     """Asks all selectors about the shape of a run; None: the turn's work went beyond `limit`. What has been asked is remembered, so the
     next run of the shape comes further."""
-    shape = run.shape
+    shape, work = run.shape, address.engine.work
     plan = Plan(address.version, address.settings)
+    of_shape = OfShape(run, run.first, address)
     for selector, queues in address.by_selector.items():
         if selector is None or matching.is_of_shape(selector, shape):
-            if address.engine.work.done > limit:
+            if work.done > limit:
                 return None
-            taken = selector is None or wanted_within(
-                selector, run, run.first, run.stop, address, limit=limit
-            )
+            taken = selector is None or of_shape.verdict(selector, limit=limit)
             if taken is None:
                 return None
             if taken:
@@ -312,7 +312,7 @@ def _plan(address: Address, run: Run, limit: int) -> Plan | None:
         else:
             plan.add_by_value(selector)
     plan.complete(shape)
-    shape.verdicts[address] = plan
+    shape.plans[address] = plan
     address.keep(plan)
     return plan
 
@@ -329,8 +329,10 @@ def _by_values(address: Address, plan: Plan, run: Run, limit: int) -> dict[Selec
                 return dict.fromkeys(plan.by_value)
             takers = _takers(address, plan, run, index)
             if len(plan.known) >= VERDICTS:
+                address.engine.plans.grow(plan, -len(plan.known))
                 plan.known.clear()
             plan.known[values] = takers
+            address.engine.plans.grow(plan, 1)
         for selector in takers:
             add_offset(found.setdefault(selector, []), run.first + index)
     return {**found}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.memory import Memory, Remembered
     from stompbox.broker.queues.questions import Questions
     from stompbox.broker.queues.state import QueueState
+    from stompbox.broker.queues.verdicts import Verdicts
     from stompbox.broker.timers import Alarm, Timers
     from stompbox.broker.undelivered import Undelivered
     from stompbox.broker.work import Turns, Work
@@ -157,6 +158,8 @@ class Engine(Protocol):
     def later(self) -> Turns: ...
     @property
     def questions(self) -> Questions: ...
+    @property
+    def verdicts(self) -> Verdicts: ...
     @property
     def timers(self) -> Timers: ...
     @property

@@ -38,7 +38,7 @@ LONG: Final = 1_000  # steps, up to which a question is asked in one go
 # of a message whose sender has not sent it yet
 _NOT_KNOWN_AHEAD: Final = frozenset(("timestamp", "message_id", "durable"))
 _ASKED, _TAKEN, _TOO_EXPENSIVE = 1, 2, 4  # of what was asked ahead, about one message
-VERDICTS: Final = 4096  # that a shape remembers; selectors come and go, a shape may stay
+VERDICTS: Final = 4096  # combinations of values of which a plan remembers who takes them
 
 
 def wanted(
@@ -68,39 +68,51 @@ def wanted_within(
         limit = min(limit, address.engine.work.portion)
     if not is_of_shape(selector, shape):
         return one_by_one(selector, run, first, stop, address, queue=queue, limit=limit)
-    verdict = _verdict(selector, run, first, address, limit=limit)
+    verdict = OfShape(run, first, address).verdict(selector, limit=limit)
     return None if verdict is None else [(first, stop)] if verdict else []
 
 
-def _verdict(
-    selector: Selector,
-    run: Run,
-    first: int,
-    address: Address,
-    *,
-    limit: int | None,
-    asker: QueueState | None = None,
-) -> bool | None:
-    """Whether a selector takes all messages of a shape, or none; None: that takes more than the portion of this turn (`one_by_one`)."""
-    shape = run.shape
-    is_durable = not address.is_volatile(run)
-    key = (selector.number, address.name if "address" in selector.facts else "", is_durable)
-    verdict: bool | None = shape.verdicts.get(key)
-    if verdict is not None:
-        return verdict
-    known = facts_of_shape(shape, address.name, is_durable=is_durable)
-    if limit is None or not is_long(selector, run, first, first + 1):
-        verdict = asked(address, selector, shape.headers, known)
-    else:
-        message = shape.headers, known, None
-        question = _key(selector, run, first, None, 0)
-        verdict = _asked_in_portions(address, selector, message, question, run, asker=asker)
+class OfShape:
+    """What selectors say of all messages of a shape at an address: each is asked once, about the message of a run at `first`."""
+
+    __slots__ = ("_address", "_first", "_is_durable", "_known", "_run", "_verdicts")
+
+    def __init__(self, run: Run, first: int, address: Address) -> None:
+        self._run = run
+        self._first = first
+        self._address = address
+        self._verdicts = address.engine.verdicts
+        self._is_durable = not address.is_volatile(run)
+        self._known: Facts | None = None  # once one is asked
+
+    def verdict(
+        self, selector: Selector, *, limit: int | None, asker: QueueState | None = None
+    ) -> bool | None:
+        """Whether a selector takes all messages of the shape, or none; None: that takes more than the portion of this turn, where that is
+        to count (`one_by_one`)."""
+        name = self._address.name if "address" in selector.facts else ""
+        key = (selector.number, self._run.shape.number, name, self._is_durable)
+        verdict = self._verdicts.of(key)
         if verdict is None:
-            return None
-    if len(shape.verdicts) >= VERDICTS:
-        shape.verdicts.clear()
-    shape.verdicts[key] = verdict
-    return verdict
+            verdict = self._asked(selector, limit, asker)
+            if verdict is not None:
+                self._verdicts.note(key, verdict)
+        return verdict
+
+    def _asked(self, selector: Selector, limit: int | None, asker: QueueState | None) -> bool | None:
+        run, first, address = self._run, self._first, self._address
+        known = self._known
+        if known is None:
+            known = self._known = facts_of_shape(run.shape, address.name, is_durable=self._is_durable)
+        if limit is None or not selector.is_costly or not is_long(selector, run, first, first + 1):
+            return asked(address, selector, run.shape.headers, known)
+        message = run.shape.headers, known, None
+        return _asked_in_portions(
+            address, selector, message, _key(selector, run, first, None, 0), run, asker=asker
+        )
+
+    def __repr__(self) -> str:
+        return f"<OfShape {self._run!r} at {self._address.name}>"
 
 
 def is_long(selector: Selector, run: Run, first: int, stop: int) -> bool:
@@ -231,7 +243,7 @@ def is_answered(
     engine = address.engine
     asker, limit = engine.queues.get(queue), engine.work.portion
     if is_of_shape(selector, run.shape):
-        return _verdict(selector, run, first, address, limit=limit, asker=asker) is not None
+        return OfShape(run, first, address).verdict(selector, limit=limit, asker=asker) is not None
     found = one_by_one(
         selector, run, first, stop, address, segment=segment, queue=queue, limit=limit, asker=asker
     )
@@ -352,6 +364,9 @@ def _ask(selector: Selector, headers: Mapping[str, str], facts: Facts) -> bool:
     return selector.matches(headers, facts)
 
 
+PLAN: Final = 800  # octets of a plan that knows nothing
+QUEUE: Final = 8  # and for each queue that it names
+SELECTOR: Final = 150  # and for each selector, by which it is found
 FEW: Final = 8  # selectors that compare one header with numbers; so few are asked sooner than found
 
 
@@ -360,14 +375,15 @@ class Plan:
 
     __slots__ = (
         "__weakref__", "_bounded", "_by_number", "_by_text", "_others", "always", "at", "by_message", "by_value", "by_value_steps",
-        "known", "settings", "steps", "version",
+        "known", "settings", "size", "steps", "version",
     )  # fmt: skip
 
     def __init__(self, version: object, settings: AddressSettings) -> None:
-        self.version = version
+        self.version: object | None = version
         self.settings = settings
         self.steps = 0  # that a message takes of which all are asked that cannot be found by its values
         self.by_value_steps = 0  # those of by_value among them
+        self.size = PLAN  # octets, about, without what is known
         self.always: list[Queue] = []
         self.by_value: list[Selector] = []  # those that look at holes
         self.at: list[int] = []  # at which of them
@@ -382,7 +398,8 @@ class Plan:
         self._others: list[Selector] = []
 
     def forget(self) -> None:
-        """Forgets all that is known: the plan is out of date."""
+        """Forgets all that is known, and is out of date."""
+        self.version, self.size = None, PLAN
         self.always, self.by_value, self.by_message, self._others = [], [], [], []
         self.known, self._by_text, self._bounded, self._by_number = {}, {}, {}, None
 
@@ -402,6 +419,7 @@ class Plan:
         """The plan has all selectors now."""
         read = frozenset[str]().union(*(selector.headers for selector in self.by_value))
         self.steps = sum([selector.steps for selector in self.by_message]) + self.by_value_steps
+        self.size = PLAN + QUEUE * len(self.always) + SELECTOR * (len(self.by_value) + len(self.by_message))
         self.at = [at for at, name in enumerate(shape.holes) if name in read]
 
     def steps_of(self, run: Run) -> int:
