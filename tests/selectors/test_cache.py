@@ -94,3 +94,19 @@ def test_a_selector_takes_about_what_it_says(name: str) -> None:
         tracemalloc.stop()
     assert taken <= 1.2 * selector.size
     assert selector.size <= 2.5 * taken + 3 * len(SIZES[name])
+
+
+def test_what_nobody_has_is_let_go_in_steps() -> None:
+    cache = SelectorCache(1_000_000)
+    used = asked(cache, "a = 1")
+    for number in range(20):
+        asked(cache, f"b = {number}", f"user {number % 3}")
+    steps = cache.letting_go()
+    for left in range(len(cache) - 1, -1, -1):
+        next(steps)
+        assert len(cache) == left
+    assert next(steps, "over") == "over"
+    assert cache.size == 0
+    assert asked(cache, "a = 1") is used
+    number = used.number
+    assert asked(cache, "b = 1").number > number

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+from functools import partial
 from pathlib import Path
+from weakref import ReferenceType, ref
 
 import pytest
 
+from stompbox.selectors import SelectorLimits
 from stompbox.server import trimming
 from stompbox.server.trimming import LEAST, Trimming
 from tests.conftest import Serve
@@ -138,3 +142,57 @@ def test_memory_of_clients_that_are_gone_is_back_soon(serve: Serve) -> None:
         for client in clients:
             client.socket.close()
         wait_until(lambda: resident(served) <= idle * 1.1 + (2 << 20), "it is as small as it was")
+
+
+class Node:
+    """One of a circle, which only a whole collection finds once it is old."""
+
+    def __init__(self) -> None:
+        self.other = self
+
+
+def old_circle() -> ReferenceType[Node]:
+    node = Node()
+    gc.collect()
+    return ref(node)
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_python_gives_back_what_it_keeps_where_few_objects_are_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_short: bool
+) -> None:
+    monkeypatch.setattr(trimming, "ALIVE", 1 << 40 if is_short else -(1 << 40))
+
+    async def story(house: House) -> None:
+        process = Process()
+        giving_back = Trimming(house.broker, process.resident, process.trim)
+        circle = old_circle()
+        process.size, process.free = IDLE + 50 * LEAST, 50 * LEAST
+        await house.until(lambda: process.size == IDLE, "it is given back")
+        assert (circle() is None) == is_short
+        giving_back.stop()
+
+    gc.disable()  # nothing but what is asked for here
+    try:
+        play(configured(tmp_path), story)
+    finally:
+        gc.enable()
+
+
+def test_compiled_selectors_go_where_that_has_not_helped(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        process, cache = Process(), house.broker.selectors
+        giving_back = Trimming(house.broker, process.resident, process.trim)
+        ask = partial(cache.compiled, user="u", conversion=True, limits=SelectorLimits())
+        used, _ = ask("a = 1"), [ask(f"b = {number}") for number in range(50)]
+        process.size, process.free = IDLE + 50 * LEAST, 50 * LEAST
+        await house.until(lambda: process.size == IDLE, "it is given back")
+        assert len(cache) == 51
+        process.size = IDLE + 50 * LEAST
+        await house.until(lambda: not len(cache), "they go")
+        await house.until(lambda: len(process.trims) > 1, "and it is tried again")
+        assert cache.size == 0
+        assert ask("a = 1") is used
+        giving_back.stop()
+
+    play(configured(tmp_path), story)

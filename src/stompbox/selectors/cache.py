@@ -71,15 +71,24 @@ class SelectorCache:
             self._count(user, selector.size)
             self._make_room()
 
+    def letting_go(self) -> Generator[None, None, None]:
+        """Keeps none that nobody has, in steps: to free one may take a millisecond."""
+        while self._users:
+            self._drop_oldest()
+            yield
+
     def _make_room(self) -> None:
         while self.size > self.most:
-            user = max(self._sizes, key=self._sizes.__getitem__)
-            kept = self._by_user[user]
-            key, selector = kept.popitem(last=False)
-            del self._users[key]
-            self._count(user, -selector.size)
-            if not kept:
-                del self._by_user[user], self._sizes[user]
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        user = max(self._sizes, key=self._sizes.__getitem__)
+        kept = self._by_user[user]
+        key, selector = kept.popitem(last=False)
+        del self._users[key]
+        self._count(user, -selector.size)
+        if not kept:
+            del self._by_user[user], self._sizes[user]
 
     def _count(self, user: str, octets: int) -> None:
         self._sizes[user] = self._sizes.get(user, 0) + octets

@@ -5,14 +5,22 @@ stay as large as it was in its worst hour, for other processes of the machine as
 become larger than what it keeps (ledger.py) explains; if so the C library is told to give back what is free, in a thread: it takes some
 ms for each 100 MB. Where that has not helped, something is kept that nobody counts, and the next look is NEXT_LOOK later.
 
+Before that Python gives back what it keeps for itself: it has its objects in arenas of 1 MiB, and keeps up to 2,000 tuples of each
+length that nobody needs any more, wherever they were made. After forty thousand subscriptions had gone these held 40 MiB. A whole
+collection of the garbage collector lets them go, on the loop, where few objects are alive: it takes 0.03 us for each of these, and 2 to
+5 ms for the tuples. Where that has not helped either, compiled selectors that nobody has just now are kept no longer: they lie between
+what has gone.
+
 Only where the system says how large a process is (/proc) and the C library can do it (glibc: malloc_trim).
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import mmap
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +34,9 @@ log = logging.getLogger("stompbox")
 PERIOD: Final = 2.0  # seconds
 NEXT_LOOK: Final = 6.0
 LEAST: Final = 4 << 20  # octets for which it is worth while
+ALIVE: Final = (
+    100_000  # blocks of Python's allocator, made since the start, up to which a whole collection is short
+)
 CONNECTION: Final = 4 << 10  # octets that an idle connection takes at the most
 _STATM: Final = Path("/proc/self/statm")
 
@@ -37,6 +48,7 @@ class Trimming:
         self.broker = broker
         self._resident = resident
         self._trim = trim
+        self._blocks = sys.getallocatedblocks()
         self._size = 0
         self._least = self._unexplained()
         self._running: asyncio.Task[None] | None = None
@@ -57,12 +69,21 @@ class Trimming:
             self._running = self.broker.loop.create_task(self._give_back(before))
 
     async def _give_back(self, before: int) -> None:
-        await self.broker.loop.run_in_executor(None, self._trim)
-        after = self._unexplained()
+        after = await self._trimmed()
+        if after > self._least + LEAST and len(self.broker.selectors):
+            await self.broker.turns.taken(self.broker.selectors.letting_go())
+            after = await self._trimmed()
         log.debug("%d octets of memory went back to the system", max(0, before - after))
         if after > self._least + LEAST:
             await asyncio.sleep(NEXT_LOOK)
         self._running = None
+
+    async def _trimmed(self) -> int:
+        """What is free goes back: octets that nothing explains after that."""
+        if sys.getallocatedblocks() < self._blocks + ALIVE:
+            gc.collect()
+        await self.broker.loop.run_in_executor(None, self._trim)
+        return self._unexplained()
 
     def stop(self) -> None:
         self._timer.cancel()
