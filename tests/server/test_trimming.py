@@ -179,19 +179,20 @@ def test_python_gives_back_what_it_keeps_where_few_objects_are_alive(
         gc.enable()
 
 
-def test_compiled_selectors_go_where_that_has_not_helped(tmp_path: Path) -> None:
+def test_what_only_saves_time_goes_where_that_has_not_helped(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         process, cache = Process(), house.broker.selectors
         giving_back = Trimming(house.broker, process.resident, process.trim)
         ask = partial(cache.compiled, user="u", conversion=True, limits=SelectorLimits())
         used, _ = ask("a = 1"), [ask(f"b = {number}") for number in range(50)]
+        house.broker.engine.verdicts.note((used.number, 1, "", True), verdict=True)
         process.size, process.free = IDLE + 50 * LEAST, 50 * LEAST
         await house.until(lambda: process.size == IDLE, "it is given back")
-        assert len(cache) == 51
+        assert (len(cache), len(house.broker.engine.verdicts)) == (51, 1)
         process.size = IDLE + 50 * LEAST
         await house.until(lambda: not len(cache), "they go")
         await house.until(lambda: len(process.trims) > 1, "and it is tried again")
-        assert cache.size == 0
+        assert (cache.size, len(house.broker.engine.verdicts)) == (0, 0)
         assert ask("a = 1") is used
         giving_back.stop()
 

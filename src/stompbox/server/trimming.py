@@ -8,8 +8,8 @@ ms for each 100 MB. Where that has not helped, something is kept that nobody cou
 Before that Python gives back what it keeps for itself: it has its objects in arenas of 1 MiB, and keeps up to 2,000 tuples of each
 length that nobody needs any more, wherever they were made. After forty thousand subscriptions had gone these held 40 MiB. A whole
 collection of the garbage collector lets them go, on the loop, where few objects are alive: it takes 0.03 us for each of these, and 2 to
-5 ms for the tuples. Where that has not helped either, compiled selectors that nobody has just now are kept no longer: they lie between
-what has gone.
+5 ms for the tuples. Where that has not helped either, what only saves time goes, which lies between what has gone: compiled selectors
+that nobody has just now, and what selectors have said of late.
 
 Only where the system says how large a process is (/proc) and the C library can do it (glibc: malloc_trim).
 """
@@ -70,8 +70,10 @@ class Trimming:
 
     async def _give_back(self, before: int) -> None:
         after = await self._trimmed()
-        if after > self._least + LEAST and len(self.broker.selectors):
-            await self.broker.turns.taken(self.broker.selectors.letting_go())
+        selectors, verdicts = self.broker.selectors, self.broker.engine.verdicts
+        if after > self._least + LEAST and (len(selectors) or len(verdicts)):
+            await self.broker.turns.taken(selectors.letting_go())
+            verdicts.forget()
             after = await self._trimmed()
         log.debug("%d octets of memory went back to the system", max(0, before - after))
         if after > self._least + LEAST:

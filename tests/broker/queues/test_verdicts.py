@@ -21,3 +21,5 @@ def test_what_was_said_or_asked_for_last_is_kept() -> None:
     assert verdicts.of((2, 5, "", True)) is None
     assert repr(verdicts) == f"<Verdicts {len(verdicts)}>"
     assert len(verdicts) <= 2 * HALF
+    verdicts.forget()
+    assert (len(verdicts), verdicts.of((4, 1, "", True))) == (0, None)
