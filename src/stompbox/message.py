@@ -40,6 +40,7 @@ from stompbox.handles import Body, Large, Staged
 from stompbox.numerals import digits
 
 _NUMBERS: Final = count()
+MEMO: Final = 256  # octets
 ANYCAST: Final = 1
 MULTICAST: Final = 2
 KINDS: Final = ANYCAST | MULTICAST
@@ -141,6 +142,9 @@ def milliseconds(text: str | None, default: int) -> int:
 
 class Shape:
     """The headers that a run of messages share, and what they mean. Treat as immutable; the dicts below `cache` are memos.
+
+    What is made of the headers, and is longer than MEMO octets, does not stay here: there may be a hundred thousand shapes, each with more
+    copies of a long header than anybody counts. Who makes it again and again keeps what was made last (recent.py).
 
     `headers` keeps the order of the SEND and holds `destination`; `holes` names headers that are not in `headers` because
     each message has its own value. Hole values are bytes that mean themselves in every version: printable ASCII

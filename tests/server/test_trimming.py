@@ -185,7 +185,7 @@ def test_what_only_saves_time_goes_where_that_has_not_helped(tmp_path: Path) -> 
         giving_back = Trimming(house.broker, process.resident, process.trim)
         ask = partial(cache.compiled, user="u", conversion=True, limits=SelectorLimits())
         used, _ = ask("a = 1"), [ask(f"b = {number}") for number in range(50)]
-        house.broker.engine.verdicts.note((used.number, 1, "", True), verdict=True)
+        house.broker.engine.verdicts.note((used.number, 1, 0, True), value=True)
         process.size, process.free = IDLE + 50 * LEAST, 50 * LEAST
         await house.until(lambda: process.size == IDLE, "it is given back")
         assert (len(cache), len(house.broker.engine.verdicts)) == (51, 1)

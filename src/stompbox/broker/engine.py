@@ -41,12 +41,11 @@ from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import Segment, cost_of
 from stompbox.broker.queues import expiry, reclaim
 from stompbox.broker.queues.consumer import Binding, Consumer, Sent
-from stompbox.broker.queues.contracts import Load
+from stompbox.broker.queues.contracts import Load, Verdicts
 from stompbox.broker.queues.memory import Memory, Remembered, Unacknowledged
 from stompbox.broker.queues.questions import Questions
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.queues.state import QueueState
-from stompbox.broker.queues.verdicts import Verdicts
 from stompbox.broker.timers import Alarm, Timers
 from stompbox.broker.transactions import Transaction
 from stompbox.broker.undelivered import Fate, Undelivered
@@ -56,12 +55,14 @@ from stompbox.config.settings import AddressSettingsTable
 from stompbox.errors import Refused
 from stompbox.incarnations import NewId
 from stompbox.message import ANYCAST, Run
+from stompbox.recent import Recent
 from stompbox.store.base import Commit
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.limits import AddressLimits
     from stompbox.broker.queues.contracts import Slow
 
+VERDICTS: Final = 16_384  # of some 200 octets each
 PAGE_SIZE: Final = 32 << 20  # octets of one queue in memory before the rest stays in the log
 
 
@@ -96,7 +97,7 @@ class Engine(Catalogue):
         self.work = Work()  # what this turn has cost so far
         self.later = Turns(self.work)  # what stopped half-way
         self.questions = Questions(self.work)
-        self.verdicts = Verdicts()
+        self.verdicts: Verdicts = Recent(VERDICTS)  # what selectors said
         self.plans = Plans()
         self.returning: Counter[QueueState] = (
             Counter()

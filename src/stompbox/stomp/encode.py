@@ -20,13 +20,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from stompbox.message import REDELIVERED, Run
+from stompbox.message import MEMO, REDELIVERED, Run
+from stompbox.recent import Recent
 from stompbox.stomp.codec import encode_headers, escape
 from stompbox.stomp.versions import V10, Version
 
 _DIGITS: Final = [b"%03d" % i for i in range(1000)]
 _LENGTHS: Final = [b"%d\n\n" % i for i in range(4096)]
 _END: Final = b"\0\n"
+LONG: Final = 2 << 20  # octets of long header lines that are kept for the next message of their shape
+
+
+def _octets(known: tuple[bytes, bool]) -> int:
+    return len(known[0])
+
+
+_long: Final[Recent[tuple[int, Version, bool], tuple[bytes, bool]]] = Recent(LONG, _octets)
 
 
 class Head:
@@ -148,7 +157,7 @@ def _middle(run: Run, version: Version, *, redelivered: bool) -> bytes:
     """The header lines between message-id (or ack) and the holes: the shape's, then redelivered and timestamp."""
     shape = run.shape
     key = (version, redelivered)
-    known: tuple[bytes, bool] | None = shape.cache.get(key)
+    known: tuple[bytes, bool] | None = shape.cache.get(key) or _long.of((shape.number, version, redelivered))
     if known is None:
         headers = (
             {name: value for name, value in shape.headers.items() if name != REDELIVERED}
@@ -158,7 +167,11 @@ def _middle(run: Run, version: Version, *, redelivered: bool) -> bytes:
         lines = encode_headers(headers, version) + (
             b"redelivered:true\n" if redelivered else b"redelivered:false\n"
         )
-        known = shape.cache[key] = lines, "timestamp" in shape.headers or "timestamp" in shape.holes
+        known = lines, "timestamp" in shape.headers or "timestamp" in shape.holes
+        if len(lines) <= MEMO:
+            shape.cache[key] = known
+        else:
+            _long.note((shape.number, version, redelivered), known)
     lines, is_timed = known
     return lines if is_timed else b"%btimestamp:%d\n" % (lines, run.arrived)
 

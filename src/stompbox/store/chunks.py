@@ -47,7 +47,8 @@ from msgspec import Struct
 
 from stompbox.errors import StoreError
 from stompbox.handles import Body, Large
-from stompbox.message import ANYCAST, Run, Shape
+from stompbox.message import ANYCAST, MEMO, Run, Shape
+from stompbox.recent import Recent
 
 # read with the other byte order it is another number, and refused
 MAGIC: Final = int.from_bytes(b"SBC1", "little")
@@ -58,6 +59,7 @@ MAX_BLOB: Final = 1_000_000_000  # SQLite's own limit for one value, and below t
 INTERNED_SHAPES: Final = 1024  # shapes that decoded runs share
 EACH: Final = 32  # bytes that a message costs beside its body, at a guess
 AT_ONCE: Final = 2048  # values that are cut out before another thread may have its turn
+LONG: Final = 2 << 20  # bytes of large shapes as they stand in chunks that are kept for the next run of each
 INTERNED_SIZE: Final = 4096  # bytes; larger shapes are seldom met twice and would make the cache large
 
 HEAD: Final = struct.Struct("<IIqqqIIIII4x")
@@ -255,9 +257,13 @@ def _sealed(blob: bytes) -> bytes:
 
 def shape_bytes(shape: Shape) -> bytes:
     """The shape as it stands in a chunk; equal shapes have equal bytes."""
-    found: bytes | None = shape.cache.get(_KEY)
+    found: bytes | None = shape.cache.get(_KEY) or _long.of(shape.number)
     if found is None:
-        found = shape.cache[_KEY] = _encoded_shape(shape)
+        found = _encoded_shape(shape)
+        if len(found) <= MEMO:
+            shape.cache[_KEY] = found
+        else:
+            _long.note(shape.number, found)
     return found
 
 
@@ -293,10 +299,12 @@ def _decoded_shape(key: bytes) -> Shape:
         expires=expires,
         has_length=bool(has_length),
     )
-    shape.cache[_KEY] = key
+    if len(key) <= MEMO:
+        shape.cache[_KEY] = key
     return shape
 
 
+_long: Final[Recent[int, bytes]] = Recent(LONG, len)
 _interned_shape: Final = lru_cache(INTERNED_SHAPES)(_decoded_shape)
 
 

@@ -8,12 +8,12 @@ from unittest.mock import patch
 import pytest
 
 from stompbox.broker.addresses import plans
+from stompbox.broker.engine import VERDICTS
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.matching import PLAN
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.queues.reclaim import purge
-from stompbox.broker.queues.verdicts import HALF
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.selectors import Selector, compile_selector
@@ -251,12 +251,12 @@ def test_a_shape_does_not_remember_selectors_for_ever() -> None:
     world = World()
     world.on_queue(world.consumer("other", selector="word = 'other'"), "q")
     shape = Shape({"destination": "q", "word": "x"})
-    for number in range(2 * HALF + 200):
+    for number in range(VERDICTS + 200):
         consumer = world.on_queue(world.consumer(selector=f"id = '{number}'"), "q")
         world.engine.publish(world.address("q"), Run(shape, [b""], routing=ANYCAST))
         purge(world.queue("q"))
         world.close(consumer)
-    assert HALF < len(world.engine.verdicts) <= 2 * HALF
+    assert VERDICTS // 2 < len(world.engine.verdicts) <= VERDICTS
 
 
 def test_what_selectors_say_of_shapes_that_stay_is_forgotten_in_the_end() -> None:
@@ -268,7 +268,7 @@ def test_what_selectors_say_of_shapes_that_stay_is_forgotten_in_the_end() -> Non
     for shape in shapes:
         world.engine.publish(world.address("t"), Run(shape, [b""], routing=MULTICAST))
     assert len(world.out()) == 200
-    assert HALF < len(world.engine.verdicts) <= 2 * HALF
+    assert VERDICTS // 2 < len(world.engine.verdicts) <= VERDICTS
 
 
 def test_plans_of_shapes_that_stay_are_forgotten_in_the_end_and_made_anew(

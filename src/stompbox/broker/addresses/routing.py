@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker.queues import matching, paging
 from stompbox.broker.queues.lanes import swept
 from stompbox.broker.queues.matching import (
-    VERDICTS,
+    COMBINATIONS,
     OfShape,
     Plan,
     Range,
@@ -328,7 +328,7 @@ def _by_values(address: Address, plan: Plan, run: Run, limit: int) -> dict[Selec
             if work.done > limit:
                 return dict.fromkeys(plan.by_value)
             takers = _takers(address, plan, run, index)
-            if len(plan.known) >= VERDICTS:
+            if len(plan.known) >= COMBINATIONS:
                 address.engine.plans.grow(plan, -len(plan.known))
                 plan.known.clear()
             plan.known[values] = takers

@@ -6,6 +6,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stompbox.recent import Recent
+
 if TYPE_CHECKING:
     from collections import Counter, defaultdict
 
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.memory import Memory, Remembered
     from stompbox.broker.queues.questions import Questions
     from stompbox.broker.queues.state import QueueState
-    from stompbox.broker.queues.verdicts import Verdicts
     from stompbox.broker.timers import Alarm, Timers
     from stompbox.broker.undelivered import Undelivered
     from stompbox.broker.work import Turns, Work
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 Then = Callable[[Any, "list[Run]", int, int], None]
 """The queue, runs of the log from an offset on, complete up to another."""
+
+Verdicts = Recent[tuple[int, int, int, bool], bool]
+"""What selectors said of shapes: by the numbers of both, the log of the address where its name matters, and whether the messages outlive
+a restart there."""
 
 
 class Load:

@@ -38,7 +38,7 @@ LONG: Final = 1_000  # steps, up to which a question is asked in one go
 # of a message whose sender has not sent it yet
 _NOT_KNOWN_AHEAD: Final = frozenset(("timestamp", "message_id", "durable"))
 _ASKED, _TAKEN, _TOO_EXPENSIVE = 1, 2, 4  # of what was asked ahead, about one message
-VERDICTS: Final = 4096  # combinations of values of which a plan remembers who takes them
+COMBINATIONS: Final = 4096  # of values, of which a plan remembers who takes them
 
 
 def wanted(
@@ -90,8 +90,8 @@ class OfShape:
     ) -> bool | None:
         """Whether a selector takes all messages of the shape, or none; None: that takes more than the portion of this turn, where that is
         to count (`one_by_one`)."""
-        name = self._address.name if "address" in selector.facts else ""
-        key = (selector.number, self._run.shape.number, name, self._is_durable)
+        log = self._address.log.id if "address" in selector.facts else 0
+        key = (selector.number, self._run.shape.number, log, self._is_durable)
         verdict = self._verdicts.of(key)
         if verdict is None:
             verdict = self._asked(selector, limit, asker)
