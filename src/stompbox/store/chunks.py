@@ -59,7 +59,6 @@ MAX_BLOB: Final = 1_000_000_000  # SQLite's own limit for one value, and below t
 INTERNED_SHAPES: Final = 1024  # shapes that decoded runs share
 EACH: Final = 32  # bytes that a message costs beside its body, at a guess
 AT_ONCE: Final = 2048  # values that are cut out before another thread may have its turn
-LONG: Final = 2 << 20  # bytes of large shapes as they stand in chunks that are kept for the next run of each
 INTERNED_SIZE: Final = 4096  # bytes; larger shapes are seldom met twice and would make the cache large
 
 HEAD: Final = struct.Struct("<IIqqqIIIII4x")
@@ -98,8 +97,7 @@ def encode(runs: Sequence[Run], first: int) -> bytes:
     table: list[bytes] = []
     numbers = array("I")
     data: list[bytes] = [b"", b""]
-    newest = messages = 0
-    stop, magic = first, MAGIC
+    newest, messages, stop, magic = 0, 0, first, MAGIC
     bodies: Sequence[Body]
     columns: tuple[Sequence[bytes], ...]
     arrivals: Sequence[int]
@@ -112,8 +110,7 @@ def encode(runs: Sequence[Run], first: int) -> bytes:
         routing = head.routing
         if head.is_large:
             bodies, routing, magic = _packed(bodies), routing | HANDLES, WITH_HANDLES
-        key = head.shape.cache.get(_KEY) or shape_bytes(head.shape)
-        shape = shapes.setdefault(key, len(shapes))
+        shape = shapes.setdefault(shape_bytes(head.shape), len(shapes))
         count = len(bodies)
         table.append(ROW.pack(head.first - first, head.arrived, shape, count, routing, len(arrivals) // 2))
         numbers.extend(arrivals)
@@ -257,14 +254,16 @@ def _sealed(blob: bytes) -> bytes:
 
 def shape_bytes(shape: Shape) -> bytes:
     """The shape as it stands in a chunk; equal shapes have equal bytes."""
-    found: bytes | None = shape.cache.get(_KEY) or _long.of(shape.number)
-    if found is None:
-        found = _encoded_shape(shape)
-        if len(found) <= MEMO:
-            shape.cache[_KEY] = found
-        else:
-            _long.note(shape.number, found)
-    return found
+    known = shape.cache.get(_KEY) or _long.of(shape.number)
+    return known or _kept(shape, _encoded_shape(shape))
+
+
+def _kept(shape: Shape, key: bytes) -> bytes:
+    if len(key) <= MEMO:
+        shape.cache[_KEY] = key
+    else:
+        _long.note(shape.number, key)
+    return key
 
 
 def shape_of(key: bytes) -> Shape:
@@ -299,12 +298,11 @@ def _decoded_shape(key: bytes) -> Shape:
         expires=expires,
         has_length=bool(has_length),
     )
-    if len(key) <= MEMO:
-        shape.cache[_KEY] = key
+    _kept(shape, key)
     return shape
 
 
-_long: Final[Recent[int, bytes]] = Recent(LONG, len)
+_long: Final[Recent[int, bytes]] = Recent(2 << 20, len)  # shapes that are not kept with themselves
 _interned_shape: Final = lru_cache(INTERNED_SHAPES)(_decoded_shape)
 
 

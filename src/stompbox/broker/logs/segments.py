@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Container, Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
-from sys import getsizeof
 from typing import Any, Final, TypeVar
 
 from stompbox.broker import sweeping
@@ -36,7 +35,7 @@ def _shared(shape: Shape) -> int:
     """Octets of a run and its shape. Most shapes have but one run, or their runs are long."""
     known: int | None = shape.cache.get(_SHARED)
     if known is None:
-        wide = [getsizeof(value) - len(value) for value in shape.headers.values() if not value.isascii()]
+        wide = [value.__sizeof__() - len(value) for value in shape.headers.values() if not value.isascii()]
         known = RUN + octets_of(shape) + HEADER * (len(shape.headers) - 1) + sum(wide)
         shape.cache[_SHARED] = known
     return known
