@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stompbox.errors import StoreError
 from stompbox.handles import Large
-from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, VOLATILE, Run, Shape
+from stompbox.message import ANYCAST, FOR_ONE, MEMO, MULTICAST, VOLATILE, Run, Shape
 from stompbox.store import chunks
 from tests.store.runs import QUEUE, described, run, run_lists, told
 
@@ -131,6 +131,16 @@ def test_large_shapes_are_not_kept() -> None:
     one, other = chunks.decode(blob, 0)[0], chunks.decode(blob, 0)[0]
     assert one.shape is not other.shape
     assert described(one.shape) == described(large)
+
+
+@pytest.mark.parametrize(("octets", "is_kept"), [(100, True), (60_000, False)])
+def test_a_shape_keeps_no_second_copy_of_a_long_header(octets: int, *, is_kept: bool) -> None:
+    shape = Shape({"destination": QUEUE, "long": "x" * octets})
+    key = chunks.shape_bytes(shape)
+    assert (key in shape.cache.values(), len(key) <= MEMO) == (is_kept, is_kept)
+    back = chunks.shape_of(key)
+    assert (back.headers, key in back.cache.values()) == (shape.headers, is_kept)
+    assert chunks.shape_bytes(back) == key
 
 
 def test_every_flipped_bit_is_found() -> None:

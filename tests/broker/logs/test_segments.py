@@ -348,3 +348,10 @@ def test_what_is_not_in_memory_costs_none() -> None:
     shape = Shape({"destination": "/topic/kept"})
     run = Run.of_staged(shape, Staged(Large(1, 1 << 20), 10_000), routing=MULTICAST, sender=0)
     assert cost_of(run) == cost_of(Run(shape, []))
+
+
+@pytest.mark.parametrize(("character", "octets"), [("x", 1), ("\N{EURO SIGN}", 2), ("\N{GRINNING FACE}", 4)])
+def test_texts_count_with_the_octets_that_they_take_in_memory(character: str, octets: int) -> None:
+    plain = Run(Shape({"destination": "q", "h": "x" * 10_000}), [b""])
+    run = Run(Shape({"destination": "q", "h": character * 10_000}), [b""])
+    assert 0 <= cost_of(run) - cost_of(plain) - 10_000 * (octets - 1) < 100
