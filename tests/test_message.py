@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from stompbox.message import MULTICAST, Run, Shape
+import pytest
+
+from stompbox.message import MULTICAST, Run, Shape, room_of
 
 SHAPE = Shape(
     {"destination": "/queue/a", "x": "1"},
@@ -70,3 +72,10 @@ def test_headers_are_changed_and_all_else_stays() -> None:
         False,
     )
     assert Shape(headers).with_headers(headers, default_persistent=False).persistent is False
+
+
+@pytest.mark.parametrize(
+    ("character", "octets"), [("x", 1), ("\xe9", 1), ("\N{EURO SIGN}", 2), ("\N{GRINNING FACE}", 4)]
+)
+def test_a_text_takes_as_much_as_python_gives_its_characters(character: str, octets: int) -> None:
+    assert 0 <= room_of(character * 10_000) - octets * 10_000 < 100

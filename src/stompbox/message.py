@@ -140,6 +140,11 @@ def milliseconds(text: str | None, default: int) -> int:
     return default if found is None else found
 
 
+def room_of(text: str) -> int:
+    """Octets that the characters of a text take in memory: one each, or two or four where one of them is not Latin."""
+    return len(text) if text.isascii() else text.__sizeof__()
+
+
 class Shape:
     """The headers that a run of messages share, and what they mean. Treat as immutable; the dicts below `cache` are memos.
 

@@ -30,7 +30,7 @@ from stompbox.broker.queues.queue import Queue
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.broker.work import COPY
 from stompbox.errors import StompboxError
-from stompbox.message import ANYCAST, Run
+from stompbox.message import ANYCAST, Run, room_of
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.repeating import Schedules
@@ -68,7 +68,7 @@ class Transaction:
         self.refused: list[tuple[Consumer, list[Sent], Refusal]] = []
         self.unit: UnitOfWork | None = None  # after COMMIT, where a receipt waits for the disk
         self.written = 0  # octets of bodies that it holds in memory
-        self.size = EMPTY + len(name)  # octets of memory, about
+        self.size = EMPTY + room_of(name)  # octets of memory, about
 
     def replace_sends(self, sends: list[tuple[Address, Run]]) -> None:
         """Replaces what the transaction sends: the addresses may have gone and come again."""

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any, Final, TypeVar
 
 from stompbox.broker import sweeping
-from stompbox.message import Run, Shape
+from stompbox.message import Run, Shape, room_of
 
 T = TypeVar("T")
 
@@ -35,8 +35,8 @@ def _shared(shape: Shape) -> int:
     """Octets of a run and its shape. Most shapes have but one run, or their runs are long."""
     known: int | None = shape.cache.get(_SHARED)
     if known is None:
-        wide = [value.__sizeof__() - len(value) for value in shape.headers.values() if not value.isascii()]
-        known = RUN + octets_of(shape) + HEADER * (len(shape.headers) - 1) + sum(wide)
+        wide = sum([room_of(value) - len(value) for value in shape.headers.values()])
+        known = RUN + octets_of(shape) + wide + HEADER * (len(shape.headers) - 1)
         shape.cache[_SHARED] = known
     return known
 

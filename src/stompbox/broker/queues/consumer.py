@@ -20,7 +20,7 @@ from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import Held, Segment, Spans, octets_of
 from stompbox.broker.queues.memory import Allowance
 from stompbox.broker.queues.roundrobin import RoundRobin, rank_of
-from stompbox.message import Run
+from stompbox.message import Run, room_of
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
@@ -240,7 +240,9 @@ class Consumer:
         self.selector = selector  # on an anycast queue: which of its messages it takes
         self.owner = owner
         self.allowance = allowance if allowance is not None else Allowance()
-        self.cost = COST + len(name) + len(destination) + (selector.size if selector is not None else 0)
+        # the name stands in that of its queues and in the heads of its messages, too
+        texts = 3 * room_of(name) + room_of(destination)
+        self.cost = COST + texts + (selector.size if selector is not None else 0)
         self.allowance.subscribe(self.cost)
         self.head_of = head_of
         self.window = AUTO_WINDOW if ack is _AUTO else window if window >= 0 else MOST_OUT
