@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stompbox.broker.addresses.destinations import LONGEST
 from stompbox.config import read
 from stompbox.config.options import ListenerOptions
 from stompbox.message import ANYCAST, MULTICAST
@@ -405,3 +406,44 @@ def test_whoever_obeys_a_frame_says_who_asks() -> None:
                     (asked if says else silent).append(f"{path.name}:{node.lineno} {ast.unparse(node)}")
     assert len(asked) > 15
     assert [call for call in silent if not call.startswith("engine.py")] == []
+
+
+# Names
+
+
+LONG = "n" * (LONGEST + 1)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        send(f"/queue/{LONG}"),
+        send(f"/topic/{LONG}"),
+        send(f"/queue/a,/queue/{LONG}"),
+        send(f"/queue/a::{LONG}"),
+        send("/queue/a", f"reply-to:/temp-queue/{LONG}\n"),
+        subscribe(1, f"/queue/{LONG}"),
+        subscribe(1, f"/topic/{LONG}", "x-queue-name:q\n"),
+        subscribe(1, "/topic/a", f"x-queue-name:{LONG}\n"),
+        subscribe(1, f"/temp-queue/{LONG}"),
+        subscribe(1, f"/stream/{LONG}"),
+        subscribe(1, "/topic/a", f"durable-subscription-name:{LONG}\n"),
+        subscribe(1, "/stream/a", f"durable-subscription-name:{LONG}\n"),
+        f"SUBSCRIBE\nid:{LONG}\ndestination:/topic/a\ndurable:true\nauto-delete:false\nreceipt:1\n\n\0",
+        f"SEND\ndestination:{REQUESTS}\nrequest:group-open\nrequest-id:1\ngroup:{LONG}\ndestinations:/queue/a\nstarting:earliest\n\n\0",
+        f"SEND\ndestination:{REQUESTS}\nrequest:group-open\nrequest-id:1\ngroup:g\ndestinations:/queue/{LONG}\nstarting:earliest\n\n\0",
+    ],
+)
+def test_a_name_may_have_so_many_characters(tmp_path: Path, frame: str) -> None:
+    """What makes something of this name makes nothing, and with one character less it does."""
+
+    async def story(house: House) -> None:
+        eager, other = await clients(house)
+        say = request if REQUESTS in frame else ask
+        assert b"name-too-long" in await say(eager, frame)
+        assert not any(len(name) > LONGEST for name in house.broker.engine.addresses)
+        assert not any(len(queue.name) > LONGEST + 10 for queue in house.broker.engine.queues.values())
+        assert not house.broker.engine.durables
+        assert b"name-too-long" not in await say(other, frame.replace(LONG, LONG[1:]))
+
+    play(configured(tmp_path), story)

@@ -43,6 +43,7 @@ EXCHANGE_PREFIX: Final = "/exchange/"
 FANOUT: Final = "amq.fanout"
 EXCHANGES: Final = ("amq.topic", "amq.direct")
 MOST: Final = 100  # destinations in one header
+LONGEST: Final = 1024  # characters of a name
 
 # All forms in which a temporary destination is met: ours and the brokers' whose clients we serve. The longer ones first.
 TEMPORARY_PREFIXES: Final = MappingProxyType(
@@ -76,8 +77,8 @@ class Destination:
     wildcards: Wildcards = field(default=DOTS, compare=False, repr=False)
 
     def within(self, space: str) -> Destination:
-        """This destination in a virtual host, whose `space` may be empty. Raises for a name that is inside another one already: it has come
-        from a client, and whatever has read it anew on the way (virtual topics, wildcards of other brokers) is done."""
+        """This destination in a virtual host, whose `space` may be empty. Raises for a name that is inside another one already, or too
+        long: it has come from a client, and whatever has read it anew on the way (virtual topics, wildcards of other brokers) is done."""
         require_free(self.text, self.address, self.queue)
         if not space:
             return self
@@ -193,11 +194,21 @@ def _without_prefix(text: str, anycast: Sequence[str], multicast: Sequence[str])
 
 
 def require_free(text: str, *names: str) -> None:
-    """Raises for names inside the broker, which nobody may say."""
+    """Raises for names inside the broker, which nobody may say, and for those that are too long."""
     if any(map(is_inside, names)):
         raise IllegalFrame(
             "bad-destination", f"{text[:200]!r}: names that begin with {MARK!r} are the broker's own"
         )
+    require_short(*names)
+
+
+def require_short(*names: str) -> None:
+    """Raises for a name of more than LONGEST characters. Whoever makes an address, a queue or a subscription has its name kept in several
+    places, for as long as it is there, and thousands of them count as thousands (makers.py), however long they are."""
+    for name in names:
+        if len(name) > LONGEST:
+            text = f"the name {name[:80]!r}… has {len(name)} characters; the most is {LONGEST}"
+            raise IllegalFrame("name-too-long", text)
 
 
 def _asked(kind: str | None) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import transactions
 from stompbox.broker.addresses import makers
-from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.addresses.destinations import Destination, require_short
 from stompbox.broker.kinds import TYPES, Kind
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.queue import Queue
@@ -410,7 +410,9 @@ def _again(connection: Speaker, frame: Frame) -> None:
 
 
 def _durable_name(frame: Frame) -> str | None:
-    return next((frame.headers[key] for key in DURABLE_NAMES if key in frame.headers), None)
+    name = next((frame.headers[key] for key in DURABLE_NAMES if key in frame.headers), None)
+    require_short(name or "")
+    return name
 
 
 def _is_durable_as_in_rabbitmq(frame: Frame) -> bool:
@@ -441,6 +443,7 @@ def _durable_wish(
         raise IllegalFrame(
             "missing-id", f"a durable subscription needs a name that is not empty ({names}), or an id"
         )
+    require_short(name)
     for destination in destinations:
         _check_durable(connection, destination)
     wish = DurableSubscription(
