@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import select
 import socket
 
 from bench.attacks.attacker import (
     MEGABYTE,
     MESSAGES,
     REMEMBERED,
+    SAVING,
     attack,
     connected,
     drain,
@@ -99,6 +101,37 @@ def retained(port: int) -> list[socket.socket]:
 def duplicate_ids(port: int) -> list[socket.socket]:
     link = connected(port)
     pour(link, [send("/topic/once", b"x", headers=f"_AMQ_DUPL_ID:{n:060000d}\n") for n in range(4000)])
+    settle(link)
+    return [link]
+
+
+@attack(
+    "2,000 persistent messages with headers of 60 KB, which five clients have and do not acknowledge",
+    limits=MESSAGES + SAVING,
+    stays=MESSAGES,
+)
+def long_headers(port: int) -> list[socket.socket]:
+    links, sender = [connected(port) for _ in range(5)], connected(port)
+    for number, link in enumerate(links):
+        headers = "ack:client-individual\nconsumer-window-size:-1\n"
+        link.sendall(b"".join([subscribe(n, f"/queue/long.{number}.{n}", headers=headers) for n in range(4)]))
+    for start in range(0, 2000, 20):
+        frames = [
+            send(f"/queue/long.{n % 5}.{n // 5 % 4}", headers=f"persistent:true\nh:{n:060000d}\n")
+            for n in range(start, start + 20)
+        ]
+        pour(sender, frames)
+        while readable := select.select(links, [], [], 0)[0]:
+            if not all(link.recv(MEGABYTE) for link in readable):
+                return [*links, sender]
+    settle(sender)
+    return [*links, sender]
+
+
+@attack("5,000 addresses with names of 60 KB")
+def long_names(port: int) -> list[socket.socket]:
+    link = connected(port, "1.1")  # in which one that is refused does not end the others
+    pour(link, (send(f"/queue/{n:060000d}", b"x", headers="persistent:false\n") for n in range(5000)))
     settle(link)
     return [link]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -380,3 +381,28 @@ def test_learned_families_of_heads_take_no_more_than_their_limit() -> None:
         families = max(families, sum(map(len, reader.families.values())) if number % 1000 == 0 else 0)
     assert most <= _MOST_OCTETS
     assert 0 < families * 500 < _MOST_OCTETS, "what is counted is what is kept"
+
+
+def test_headers_of_messages_that_are_not_acknowledged_count(tmp_path: Path) -> None:
+    """Bodies may be empty: who acknowledges nothing gets no more than half of what there is for all, and little beyond."""
+    header = "h" * 50_000
+
+    async def story(house: House) -> None:
+        engine = house.broker.engine
+        guest, sender = await house.client(version="1.1"), await house.client(version="1.1")
+        more = "ack:client-individual\nconsumer-window-size:-1\n"
+        guest.say("".join([f"SUBSCRIBE\nid:{n}\ndestination:/queue/q{n}\n{more}\n\0" for n in range(4)]))
+        sender.say("".join([f"SEND\ndestination:/queue/q{n % 4}\nh:{n}{header}\n\n\0" for n in range(100)]))
+        sender.say("SEND\ndestination:/queue/other\nreceipt:done\n\n\0")
+        await sender.hear(b"receipt-id:done")
+        assert engine.unacknowledged.size <= 1_000_000 + 5 * 60_000
+        guest.say("BEGIN\ntransaction:t\n\n\0")
+        heard = await guest.hear(b"redelivered:false")
+        found = re.search(rb"subscription:([0-9])\nmessage-id:([0-9-]+)\n", heard)
+        assert found is not None
+        subscription, name = (part.decode() for part in found.groups())
+        guest.say(f"ACK\nsubscription:{subscription}\nmessage-id:{name}\ntransaction:t\nreceipt:a\n\n\0")
+        await guest.hear(b"receipt-id:a")
+        assert house.broker.ledger.by_kind["transactions"] > 50_000
+
+    play(configured(tmp_path, top="global-max-size = 2000000\n"), story)

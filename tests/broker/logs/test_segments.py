@@ -21,6 +21,7 @@ from stompbox.broker.logs.segments import (
     Segment,
     Spans,
     cost_of,
+    head_share,
     octets_of,
 )
 from stompbox.handles import Large, Staged
@@ -355,3 +356,12 @@ def test_texts_count_with_the_octets_that_they_take_in_memory(character: str, oc
     plain = Run(Shape({"destination": "q", "h": "x" * 10_000}), [b""])
     run = Run(Shape({"destination": "q", "h": character * 10_000}), [b""])
     assert 0 <= cost_of(run) - cost_of(plain) - 10_000 * (octets - 1) < 100
+
+
+def test_the_messages_of_a_run_share_its_headers() -> None:
+    shape = Shape({"destination": "q", "h": "x" * 60_000})
+    alone, together = Run(shape, [b"body"], first=0), Run(shape, [b"body"] * 100, first=0)
+    assert head_share(alone) == octets_of(shape) > 60_000
+    assert 99 * head_share(together) < octets_of(shape) < 101 * head_share(together)
+    assert Segment(alone, 0, 1).octets == EACH + 4 + octets_of(shape)
+    assert Segment(together, 0, 100).octets <= 100 * (EACH + 4) + octets_of(shape)

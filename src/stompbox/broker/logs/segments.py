@@ -18,7 +18,7 @@ VALUE: Final = 48  # and that the value of a hole costs beside its octets
 HEADER: Final = 160  # and that a header of a shape, its destination aside, costs beside its octets
 RUN: Final = 512  # and that a run costs beside its messages
 _OCTETS: Final = "octets"  # of Shape.cache
-_SHARED: Final = "shared"  # of the same
+_ROOM: Final = "room"  # of the same
 
 
 def octets_of(shape: Shape) -> int:
@@ -31,14 +31,23 @@ def octets_of(shape: Shape) -> int:
     return known
 
 
-def _shared(shape: Shape) -> int:
-    """Octets of a run and its shape. Most shapes have but one run, or their runs are long."""
-    known: int | None = shape.cache.get(_SHARED)
+def _room_of(shape: Shape) -> int:
+    """Octets of memory that the texts of its headers take."""
+    known: int | None = shape.cache.get(_ROOM)
     if known is None:
         wide = sum([room_of(value) - len(value) for value in shape.headers.values()])
-        known = RUN + octets_of(shape) + wide + HEADER * (len(shape.headers) - 1)
-        shape.cache[_SHARED] = known
+        known = shape.cache[_ROOM] = octets_of(shape) + wide
     return known
+
+
+def head_share(run: Run) -> int:
+    """Octets of the headers of a run for each of its messages: all of them together keep the headers once."""
+    return _room_of(run.shape) // (len(run.bodies) or 1)
+
+
+def _shared(shape: Shape) -> int:
+    """Octets of a run and its shape. Most shapes have but one run, or their runs are long."""
+    return RUN + _room_of(shape) + HEADER * (len(shape.headers) - 1)
 
 
 def cost_of(run: Run) -> int:
@@ -99,8 +108,9 @@ class Segment:
 
     @property
     def octets(self) -> int:
-        """Octets that the bodies take which are in memory, and what is kept for each of them."""
-        return EACH * (self.stop - self.first) + (0 if self.run.is_large else self.size)
+        """Octets that bodies and headers take which are in memory, and what is kept for each of the messages."""
+        each = EACH + head_share(self.run)
+        return each * (self.stop - self.first) + (0 if self.run.is_large else self.size)
 
     @property
     def cost(self) -> int:

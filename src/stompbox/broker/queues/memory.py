@@ -19,7 +19,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
-from stompbox.broker.logs.segments import EACH, Segment, cost_of, octets_of
+from stompbox.broker.logs.segments import EACH, Segment, cost_of, head_share, octets_of
 from stompbox.errors import TooManyBindings
 from stompbox.message import Run, Shape
 
@@ -125,13 +125,13 @@ class Allowance:
 
     def take(self, run: Run, size: int, count: int) -> None:
         """Messages of a run, `size` octets of bodies, are handed out."""
-        self.size += EACH * count if run.is_large else size + EACH * count
+        self.size += (EACH + head_share(run)) * count + (0 if run.is_large else size)
         if not run.takers:
             self.whole.size += run.cost if run.cost >= 0 else cost_of(run)
         run.takers += count
 
     def give_back(self, run: Run, size: int, count: int) -> None:
-        self.size -= EACH * count if run.is_large else size + EACH * count
+        self.size -= (EACH + head_share(run)) * count + (0 if run.is_large else size)
         run.takers -= count
         if not run.takers:
             self.whole.size -= run.cost
@@ -143,7 +143,11 @@ class Allowance:
     def fitting(self, segment: Segment) -> int:
         """How many of its messages may go, one at the least."""
         room, count = self.most - self.size, segment.stop - segment.first
-        return count if segment.run.is_large or segment.size <= room else max(1, segment.fitting(room))
+        if segment.octets <= room:
+            return count
+        each = EACH + head_share(segment.run)
+        by_size = count if segment.run.is_large else segment.fitting(room)
+        return max(1, min(by_size, room // each))
 
     def __repr__(self) -> str:
         return f"<Allowance unacknowledged={self.size} of {self.most} subscribed={self.subscribed}>"
