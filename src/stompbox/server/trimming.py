@@ -34,9 +34,8 @@ log = logging.getLogger("stompbox")
 PERIOD: Final = 2.0  # seconds
 NEXT_LOOK: Final = 6.0
 LEAST: Final = 4 << 20  # octets for which it is worth while
-ALIVE: Final = (
-    100_000  # blocks of Python's allocator, made since the start, up to which a whole collection is short
-)
+# blocks of Python's allocator, made since the start, up to which a whole collection is short
+ALIVE: Final = 100_000
 CONNECTION: Final = 4 << 10  # octets that an idle connection takes at the most
 _STATM: Final = Path("/proc/self/statm")
 

@@ -345,7 +345,7 @@ class Consumer:
         binding.out += count
         binding.queue.out += size
         self.messages_out += count
-        self.allowance.take(run, size, count)
+        self.allowance.take(run, segment.octets, count)
         self.bytes_out += size + count * octets_of(run.shape) if self.ack is _AUTO else size
 
     def release(self, binding: Binding, segment: Segment) -> None:
@@ -358,7 +358,7 @@ class Consumer:
         for looker in queue.lookers:
             looker(binding, segment)
         self.messages_out -= count
-        self.allowance.give_back(run, size, count)
+        self.allowance.give_back(run, segment.octets, count)
         self.bytes_out -= size + count * octets_of(run.shape) if self.ack is _AUTO else size
 
     def hold_again(self, sent: list[Sent]) -> None:

@@ -399,7 +399,7 @@ class Plan:
 
     def forget(self) -> None:
         """Forgets all that is known, and is out of date."""
-        self.version, self.size = None, PLAN
+        self.version = None
         self.always, self.by_value, self.by_message, self._others = [], [], [], []
         self.known, self._by_text, self._bounded, self._by_number = {}, {}, {}, None
 

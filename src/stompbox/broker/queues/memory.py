@@ -123,15 +123,15 @@ class Allowance:
         """A subscription takes so many octets from now on; less than nothing: it gives them back."""
         self.subscribed += cost
 
-    def take(self, run: Run, size: int, count: int) -> None:
-        """Messages of a run, `size` octets of bodies, are handed out."""
-        self.size += (EACH + head_share(run)) * count + (0 if run.is_large else size)
+    def take(self, run: Run, octets: int, count: int) -> None:
+        """Messages of a run, which take so many octets (Segment.octets), are handed out."""
+        self.size += octets
         if not run.takers:
             self.whole.size += run.cost if run.cost >= 0 else cost_of(run)
         run.takers += count
 
-    def give_back(self, run: Run, size: int, count: int) -> None:
-        self.size -= (EACH + head_share(run)) * count + (0 if run.is_large else size)
+    def give_back(self, run: Run, octets: int, count: int) -> None:
+        self.size -= octets
         run.takers -= count
         if not run.takers:
             self.whole.size -= run.cost

@@ -438,12 +438,12 @@ def _durable_wish(
         return None  # RabbitMQ: queues are durable anyway
     if is_of_user:
         name = frame.headers.get("id")
+        require_short(name or "")
     if not name:
         names = ", ".join(DURABLE_NAMES[:3])
         raise IllegalFrame(
             "missing-id", f"a durable subscription needs a name that is not empty ({names}), or an id"
         )
-    require_short(name)
     for destination in destinations:
         _check_durable(connection, destination)
     wish = DurableSubscription(

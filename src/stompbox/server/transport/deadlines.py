@@ -24,9 +24,8 @@ class Lane:
         self._loop = loop
         self._few = few
         self.wait = wait
-        self._waiting: dict[
-            Hashable, tuple[float, Callable[[], None]]
-        ] = {}  # until when; the first is due first
+        # until when; the first is due first
+        self._waiting: dict[Hashable, tuple[float, Callable[[], None]]] = {}
         self._due: dict[Hashable, Callable[[], None]] = {}  # their time is over, and they have their turn
         self._timer: asyncio.TimerHandle | None = None
 
