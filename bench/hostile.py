@@ -9,7 +9,9 @@ p99 is that of the worst thousand in a row.
 
 Attacker, pair and broker are three processes. Where they share two cores, what the system's scheduler has to do with it is in the
 columns: the p99 of the pair when nothing else happens, beside a process that computes all the time (of the same priority as an attacker)
-and says nothing to the broker, and under attack. Row `streams` is a client that does nothing wrong, and as much of it as it can.
+and says nothing to the broker, and under attack. What a core of the machine stood still meanwhile, as those of virtual machines do, is
+taken from each wait (standstills.py); the longest wait is told with it, too. Row `streams` is a client that does nothing wrong, and as
+much of it as it can.
 The broker's memory is read while the attacks go on, and 10 s after the attacker left.
 
 Goals: p99 at most 3 times the quiet one, no wait above 50 ms; memory within what it is when idle and the limits with names that the attack
@@ -54,6 +56,8 @@ class Row:
     busy_p99: float  # beside a process that computes
     p99: float
     worst: float
+    raw_worst: float  # with what cores of the machine stood still of it,
+    stood_still: float  # and how long any of them did so under attack, in all
     samples: int  # messages of the pair under attack
     seconds: float
     idle: float
@@ -88,18 +92,20 @@ def main() -> int:
     peers = [name for name in options.peers.split(",") if name]
     rows: list[Row] = []
     print(
-        "| attack | broker | p99 ms quiet | beside who computes | under attack | longest wait ms | messages | took s "
+        "| attack | broker | p99 ms quiet | beside who computes | under attack | longest wait ms | with standstills "
+        "| of ms | messages | took s "
         "| MiB idle | MiB highest | of at most | MiB 10 s after | |"
     )
-    print("|---" * 13 + "|")
+    print("|---" * 15 + "|")
     for name in names:
         for broker in ("stompbox", *(() if ATTACKS[name].is_ours else peers)):
             row = measured(name, broker, options.seconds, is_looked_into=options.steps)
             rows.append(row)
-            times = f"{row.quiet_p99:.2f} | {row.busy_p99:.2f} | {row.p99:.2f} | {row.worst:.0f} | {row.samples:,} | {row.seconds:.1f}"
+            times = f"{row.quiet_p99:.2f} | {row.busy_p99:.2f} | {row.p99:.2f} | {row.worst:.0f}"
+            machine = f"{row.raw_worst:.0f} | {row.stood_still:.0f} | {row.samples:,} | {row.seconds:.1f}"
             memory = f"{row.idle:.0f} | {row.highest:.0f} | {row.most:.0f} | {row.afterwards:.0f}"
             print(
-                f"| {ATTACKS[name].what} (`{name}`) | {row.broker} | {times} | {memory} | {row.outcome} |",
+                f"| {ATTACKS[name].what} (`{name}`) | {row.broker} | {times} | {machine} | {memory} | {row.outcome} |",
                 flush=True,
             )
     if options.json:
@@ -160,14 +166,15 @@ def _attacked(name: str, broker_name: str, broker: Broker, seconds: float) -> Ro
         took = time.monotonic() - begun
         waits = pair.taken()
         pair.wait(1.0)  # in which it has no more to do than the rest
-        worst = max(waits.worst, pair.taken().worst)
+        late = pair.taken()
+        worst, raw_worst = max(waits.worst, late.worst), max(waits.raw_worst, late.raw_worst)
         highest = max(highest, memory_mib(broker.pid, "VmRSS"))
         outcome = attacker.communicate(timeout=30)[0].strip() or "cut off by us"
         pair.wait(GONE)
         afterwards = memory_mib(broker.pid, "VmRSS")
         outcome = outcome if pair.is_alive else f"{outcome}; the pair lost its connection"
-    figures = quiet.p99, busy.p99, waits.p99, worst, waits.count, took, idle, highest, afterwards
-    return Row(name, broker_name, *figures, outcome)
+    times = quiet.p99, busy.p99, waits.p99, worst, raw_worst, waits.stood_still, waits.count, took
+    return Row(name, broker_name, *times, idle, highest, afterwards, outcome)
 
 
 def _waits(pair: Pair) -> Waits:

@@ -5,7 +5,7 @@ each message that it held up. The p99 is that of the worst SPAN messages in a ro
 what was quiet before and after it.
 
 The pair stands for other machines: where the system allows it, it has a real-time priority, so that it waits for the broker and not for
-a core that somebody else has.
+a core that somebody else has; and of a wait is taken what a core of this machine stood still meanwhile (standstills.py), which is told.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 from bench.attacks.attacker import MEGABYTE, connected, send, subscribe
 from bench.brokers import BenchError
+from bench.standstills import Pauses, Standstills, within
 
 RATE: Final = 200  # messages a second
 SPAN: Final = 1000  # messages of one p99: ten of them are above it
@@ -36,9 +37,11 @@ class Waits:
     count: int
     p99: float
     worst: float
+    raw_worst: float = 0.0  # with what cores stood still of it
+    stood_still: float = 0.0  # any core, in all
 
 
-NEVER: Final = Waits(0, float("inf"), float("inf"))
+NEVER: Final = Waits(0, float("inf"), float("inf"), float("inf"))
 
 
 class Pair:
@@ -80,16 +83,19 @@ class Pair:
         line = self._process.stdout.readline()
         if not line:
             return NEVER
-        count, p99, worst = line.split()
-        return Waits(int(count), float(p99), float(worst))
+        count, *figures = line.split()
+        return Waits(int(count), *map(float, figures))
 
 
-def waits_of(times: list[float]) -> Waits:
-    """Of times in ms, in the order of the messages."""
-    if not times:
-        return Waits(0, 0.0, 0.0)
+def waits_of(waits: Pauses, pauses: Pauses) -> Waits:
+    """Of waits in the order of the messages, each from when to when, in s; and of the times at which cores stood still."""
+    stood_still = sum([ended - begun for begun, ended in pauses]) * 1000
+    if not waits:
+        return Waits(0, 0.0, 0.0, stood_still=stood_still)
+    times = [(ended - begun - within(pauses, begun, ended)) * 1000 for begun, ended in waits]
     spans = [times[at : at + SPAN] for at in range(0, max(1, len(times) - SPAN + STEP), STEP)]
-    return Waits(len(times), max(map(_p99, spans)), max(times))
+    raw_worst = max([ended - begun for begun, ended in waits]) * 1000
+    return Waits(len(times), max(map(_p99, spans)), max(times), raw_worst, stood_still)
 
 
 def _p99(times: list[float]) -> float:
@@ -98,13 +104,15 @@ def _p99(times: list[float]) -> float:
 
 def main() -> None:
     """`python -m bench.pair PORT`: says `ready`, then figures whenever a line comes in, until its stdin ends."""
+    standstills = Standstills()
     with suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     link = connected(int(sys.argv[1]), login="probe")
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what is sent waits for nothing that was sent before
     link.sendall(subscribe(1, "/queue/probe", headers="ack:auto\n"))
     link.setblocking(False)
     print("ready", flush=True)
-    times: list[float] = []
+    waits: Pauses = []
     # what is under way, by number: when it should have been sent
     due, waiting, rest = time.monotonic(), {}, b""
     number = 0
@@ -118,17 +126,17 @@ def main() -> None:
             continue
         for readable in select.select([link, sys.stdin], [], [], due - now)[0]:
             if readable is link:
-                rest = _got(link, rest, waiting, times)
+                rest = _got(link, rest, waiting, waits)
             elif not sys.stdin.readline():
                 return
             else:
-                late = [now - begun for begun in waiting.values()]
-                found = waits_of([*times, *[wait * 1000 for wait in late if wait > LOST]])
-                print(found.count, found.p99, found.worst, flush=True)
-                times.clear()
+                late = [(begun, now) for begun in waiting.values() if now - begun > LOST]
+                found = waits_of([*waits, *late], standstills.taken())
+                print(*astuple(found), flush=True)
+                waits.clear()
 
 
-def _got(link: socket.socket, rest: bytes, waiting: dict[int, float], times: list[float]) -> bytes:
+def _got(link: socket.socket, rest: bytes, waiting: dict[int, float], waits: Pauses) -> bytes:
     data = rest + link.recv(MEGABYTE)
     if data == rest:
         sys.exit("the broker closed the connection of a normal client")
@@ -137,7 +145,7 @@ def _got(link: socket.socket, rest: bytes, waiting: dict[int, float], times: lis
     for frame in frames:
         begun = waiting.pop(int(frame[frame.rindex(b"<") + 1 : -1]), None)
         if begun is not None:
-            times.append((now - begun) * 1000)
+            waits.append((begun, now))
     return rest
 
 

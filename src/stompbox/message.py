@@ -41,6 +41,7 @@ from stompbox.numerals import digits
 
 _NUMBERS: Final = count()
 MEMO: Final = 256  # octets
+_OCTETS: Final = "octets"  # of Shape.cache
 ANYCAST: Final = 1
 MULTICAST: Final = 2
 KINDS: Final = ANYCAST | MULTICAST
@@ -213,6 +214,16 @@ class Shape:
     def __repr__(self) -> str:
         holes = f" holes={','.join(self.holes)}" if self.holes else ""
         return f"<Shape {self.destination} headers={len(self.headers)}{holes} priority={self.priority}>"
+
+
+def octets_of(shape: Shape) -> int:
+    """Octets of the headers that the shape's messages share."""
+    known: int | None = shape.cache.get(_OCTETS)
+    if known is None:
+        known = shape.cache[_OCTETS] = sum(
+            len(name) + len(value) + 2 for name, value in shape.headers.items()
+        )
+    return known
 
 
 class Run:

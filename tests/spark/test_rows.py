@@ -15,7 +15,8 @@ from stompbox.errors import UsageError
 from stompbox.message import Run
 from stompbox.server.requests.incoming import runs_of as runs_of_chunk
 from stompbox.spark.rows import Rows, RowsToRuns, check_columns, chunks_of
-from stompbox.store.chunks import EACH, decode, verify
+from stompbox.store.chunks import decode, verify
+from stompbox.store.cutting import EACH
 
 MAP = pa.map_(pa.string(), pa.string())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import zlib
 
 import pytest
@@ -205,32 +204,6 @@ def test_tables_are_views_of_the_blob() -> None:
     assert bytes(table.data) == b"body 5body 6body 7122body"
     assert table.data.obj is blob
     assert table.head == chunks.ChunkHead(5, 4, 4, 4)
-
-
-@given(run_lists(first=0), st.integers(1, 300))
-def test_pieces_hold_everything_in_order(runs: list[Run], limit: int) -> None:
-    found = [list(piece) for piece in chunks.pieces([*runs, Run(QUEUE, [], first=1)], limit)]
-    assert told([run for piece in found for run in piece]) == told(runs)
-    assert all(piece for piece in found)
-    for piece in found:
-        weight = sum(run.size + chunks.EACH * len(run) for run in piece)
-        assert weight <= limit or sum(map(len, piece)) == 1, "only a single message may be larger"
-
-
-def test_pieces_are_few() -> None:
-    """Portions of whole runs are filled up, and a long run is cut where the limit is reached."""
-    bodies = [random.Random(1).randbytes(68)] * 1000
-    limit = 100 * (68 + chunks.EACH)
-    assert [sum(map(len, piece)) for piece in chunks.pieces([Run(QUEUE, bodies, first=0)], limit)] == [
-        100
-    ] * 10
-    single = [Run(QUEUE, bodies[:1], first=first) for first in range(1000)]
-    assert [sum(map(len, piece)) for piece in chunks.pieces(single, limit)] == [100] * 10
-
-
-def test_nothing_makes_no_piece() -> None:
-    assert list(chunks.pieces([], 100)) == []
-    assert list(chunks.pieces([Run(QUEUE, [], first=0)], 100)) == []
 
 
 def test_whom_a_run_is_for_stands_in_its_routing_and_keeps_it_apart_from_others() -> None:

@@ -20,7 +20,6 @@ from stompbox.server.addressing.transforming import Transform, outward
 from stompbox.server.faults import told
 from stompbox.server.latency import Latency
 from stompbox.server.outgoing import Stream, Whole
-from stompbox.server.pressure import UNREAD
 from stompbox.stomp.encode import messages, opening
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ log = logging.getLogger("stompbox")
 
 SUBSCRIPTIONS: Final = 16  # that are encoded before anything is written, and the clock is looked at
 OCTETS: Final = 64 << 10  # of one connection, after which it is the same
+PORTION: Final = 256 << 10  # of one consumer, after which others have their turn
 _AUTO: Final = AckMode.AUTO
 OUTPUTS: Final = 64  # runs, after which it is the same: each may have a head that nobody has encoded yet
 
@@ -96,6 +96,7 @@ class Deliveries:
         """How many of them were encoded and written."""
         holding = self.suspension or self.broker.counting
         written: dict[Connection, None] = {}
+        more: list[Consumer] = []  # that have more than goes out at once
         done = outputs = 0
         for consumer in consumers:
             done += 1
@@ -108,6 +109,8 @@ class Deliveries:
                 continue
             held = holding.hold_back(consumer) if holding is not None else None
             outputs += self._encode(consumer, connection)
+            if consumer.outbox:
+                more.append(consumer)
             if held:
                 consumer.outbox += held
             written[connection] = None
@@ -115,7 +118,18 @@ class Deliveries:
                 break
         for connection in written:
             connection.write_out()
+        if more:
+            self._go_on_later(more)
         return done
+
+    def _go_on_later(self, more: list[Consumer]) -> None:
+        """In the next round, where nobody waits; else behind those who do."""
+        for consumer in more:
+            if not self.waiting:
+                self.engine.touch(consumer)
+            elif not consumer.is_touched:
+                consumer.is_touched = True
+                self._wait([consumer])
 
     def _encode(self, consumer: Consumer, connection: Connection) -> int:
         """Encodes what a consumer is to get: how many runs it was."""
@@ -124,7 +138,7 @@ class Deliveries:
         out, unread = connection.out, connection.unread
         done = 0
         for output in consumer.outbox:
-            if unread.encoded > UNREAD or done == OUTPUTS:
+            if unread.encoded > PORTION or done == OUTPUTS:
                 break
             done += 1
             run = output.run
@@ -140,8 +154,6 @@ class Deliveries:
                 log.warning(text, connection.name, told(error), extra=connection.marks)
                 self._encode_singly(consumer, output, connection)
         del consumer.outbox[:done]
-        if consumer.outbox:  # in the next round, if the system takes what there is
-            self.engine.touch(consumer)
         if consumer.ack is _AUTO:
             connection.unflushed[consumer] = None
         return done

@@ -35,7 +35,8 @@ from stompbox.message import NOT_TAKEN, Shape
 from stompbox.spark.options import CONTROLS
 from stompbox.stomp.runs import may_be_hole
 from stompbox.stomp.shapes import shape_of
-from stompbox.store.chunks import EACH, Flat, encode_flat
+from stompbox.store.chunks import Flat, encode_flat
+from stompbox.store.cutting import EACH
 
 Integers = npt.NDArray[np.int64]
 

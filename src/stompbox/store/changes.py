@@ -21,7 +21,8 @@ from stompbox.handles import Staged
 from stompbox.message import Run
 from stompbox.ranges import Ranges
 from stompbox.store.base import Commit, Delivered, StoredChunk
-from stompbox.store.chunks import ChunkHead, decode, encode, has_handles, head, pieces
+from stompbox.store.chunks import ChunkHead, decode, encode, head
+from stompbox.store.cutting import pieces
 from stompbox.store.staged import encode_staged
 
 
@@ -117,9 +118,16 @@ class Named:
 class Written:
     """The chunks of a commit, and those that they replace."""
 
-    chunks: list[tuple[int, ChunkHead, bytes]]  # log, head, blob
+    pieces: list[tuple[int, Sequence[Run]]]  # log, what becomes a chunk
     replaced: list[tuple[int, int]]  # log, first
     named: list[Named]  # large bodies, by the chunks
+
+    def chunks(self) -> Iterator[tuple[int, ChunkHead, bytes]]:
+        """Log, head and blob of each, made when it is asked for: all of them would be a commit's messages once more in memory. Raises
+        StoreError for one that is too large."""
+        for log, piece in self.pieces:
+            blob = encode_staged(piece[0]) if piece[0].is_staged else encode(piece, piece[0].first)
+            yield log, head(blob), blob
 
 
 Find = Callable[[int, int, int], list[StoredChunk]]
@@ -139,14 +147,11 @@ def encoded(
             written.replaced.extend((log, chunk.first) for chunk in old)
         for piece in chain.from_iterable(_pieces(group, limit) for group in groups):
             if piece[-1].stop > after[log].floor:
-                is_staged = piece[0].is_staged
-                blob = encode_staged(piece[0]) if is_staged else encode(piece, piece[0].first)
-                found = head(blob)
-                written.chunks.append((log, found, blob))
-                if is_staged:
+                written.pieces.append((log, piece))
+                if piece[0].is_staged:
                     written.named.append(_named_whole(log, piece[0]))
-                elif has_handles(blob):
-                    written.named.extend(_named(log, found, piece))
+                else:
+                    written.named.extend(_named(log, piece))
     return written
 
 
@@ -167,11 +172,11 @@ def _named_whole(log: int, run: Run) -> Named:
     return Named(log, run.first, run.stop, bodies.body.id, 0)
 
 
-def _named(log: int, found: ChunkHead, runs: Sequence[Run]) -> Iterator[Named]:
+def _named(log: int, runs: Sequence[Run]) -> Iterator[Named]:
     for run in runs:
         for index in range(len(run) if run.is_large else 0):
             large = run.large(index)
-            yield Named(log, found.first, found.first + found.count, large.id, large.size)
+            yield Named(log, runs[0].first, runs[-1].stop, large.id, large.size)
 
 
 def _woven(

@@ -34,12 +34,11 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import SEEK_CUR, BytesIO
-from itertools import accumulate, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import Final, cast
 
@@ -57,7 +56,6 @@ ELSEWHERE: Final = int.from_bytes(b"SBC3", "little")
 HANDLES: Final = 1 << 31
 MAX_BLOB: Final = 1_000_000_000  # SQLite's own limit for one value, and below the 2 GiB of an Arrow column
 INTERNED_SHAPES: Final = 1024  # shapes that decoded runs share
-EACH: Final = 32  # bytes that a message costs beside its body, at a guess
 AT_ONCE: Final = 2048  # values that are cut out before another thread may have its turn
 INTERNED_SIZE: Final = 4096  # bytes; larger shapes are seldom met twice and would make the cache large
 
@@ -566,35 +564,3 @@ def _parted(run: Run, stretches: list[int]) -> Iterator[Run]:
         part.arrived += after
         yield part
         start += count
-
-
-def pieces(runs: Sequence[Run], limit: int) -> Iterator[Sequence[Run]]:
-    """The runs in portions of about `limit` bytes, for chunks that can be read, decoded and deleted one at a time."""
-    runs = [run for run in runs if run.bodies]
-    sizes = [run.size + EACH * len(run.bodies) for run in runs]
-    if sum(sizes) <= limit:
-        if runs:
-            yield runs
-        return
-    portion: list[Run] = []
-    size = 0
-    for run, weight in zip(runs, sizes, strict=True):
-        for part in split(run, limit) if weight > limit else (run,):
-            more = part.size + EACH * len(part.bodies)
-            if portion and size + more > limit:
-                yield portion
-                portion, size = [], 0
-            portion.append(part)
-            size += more
-    yield portion
-
-
-def split(run: Run, limit: int) -> Iterator[Run]:
-    """Divides a run into parts of about `limit` bytes, of one message at least."""
-    ends = list(accumulate([len(body) + EACH for body in run.bodies]))
-    start, begun = 0, 0
-    while start < len(ends):
-        # the first message that ends beyond the limit begins the next part, unless it is alone in this one
-        stop = max(start + 1, bisect_right(ends, begun + limit, start))
-        yield run.part(start, stop)
-        start, begun = stop, ends[stop - 1]

@@ -25,7 +25,7 @@ from typing import Final
 from msgspec import MsgspecError, Struct, field, msgpack
 
 from stompbox.errors import StoreError
-from stompbox.message import Run
+from stompbox.message import Run, octets_of
 from stompbox.store import watermark
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.chunks import decode, head, shape_bytes, shape_of
@@ -339,11 +339,13 @@ def hide_journal(found: Recovered) -> Recovered:
 
 
 def _size_of(commit: Commit, most: int) -> int:
-    """Octets that its messages take, about; nobody counts beyond `most`."""
+    """Octets that its messages take, about, with the headers of each run; nobody counts beyond `most`."""
     size = 0
     for runs in commit.runs.values():
         for run in runs:
-            size += run.size + EACH * len(run.bodies)
+            size += run.size + EACH * len(run.bodies) + octets_of(run.shape)
+            if run.columns:
+                size += sum([sum(map(len, column)) for column in run.columns])
             if size > most:
                 return size
     return size

@@ -135,7 +135,7 @@ class MemoryStore:
             after = moved(self._logs, commit)  # what can fail comes first
             written = encoded(self._logs, commit, after, self._chunk_bytes, self._find)
             self._put_parts(commit)
-            chunks = [(log, head, self._placed(self._here(blob))) for log, head, blob in written.chunks]
+            chunks = [(log, head, self._placed(self._here(blob))) for log, head, blob in written.chunks()]
             self._logs.update(after)
             for log in commit.logs:
                 self._chunks[log] = _Chunks()

@@ -22,7 +22,8 @@ from stompbox.message import Run
 from stompbox.store import schema, watermark
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.check import look_when_opening
-from stompbox.store.chunks import decode, encode, pieces
+from stompbox.store.chunks import decode, encode
+from stompbox.store.cutting import pieces
 from stompbox.store.folder import DATABASE, naming, store_error
 from stompbox.store.journaled import hide_journal, merge, waiting_in
 from stompbox.store.losses import Losses

@@ -31,6 +31,7 @@ from stompbox.store import schema
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.changes import Changes, CursorState, LogState, encoded, moved
 from stompbox.store.check import Verifying, damaged_chunks, look_when_opening
+from stompbox.store.chunks import ChunkHead
 from stompbox.store.folder import DATABASE, lock_folder, make_file, naming, prepare_folder
 from stompbox.store.housekeeping import WAL_MOST, Housekeeping
 from stompbox.store.losses import Losses, kept_bytes
@@ -198,9 +199,9 @@ class SqliteStore:
             written = encoded(self._logs, commit, after, self._chunk_bytes, self._find)
             if self._house.wal >= WAL_MOST:
                 self._house.checkpoint()
-            size = sum([len(blob) + PAGE for *_, blob in written.chunks]) + 4 * PAGE
+            size = 4 * PAGE
             size += sum([len(data) + PAGE for data in commit.parts.values()]) if commit.parts else 0
-            self._house.wal += size
+            chunks: list[tuple[int, ChunkHead, int]] = []  # log, head, size
             with self._transaction():
                 folds = self._row >= FOLD_ROWS or self._size >= FOLD_BYTES or self._uses_ids_again(commit)
                 if folds:
@@ -211,8 +212,10 @@ class SqliteStore:
                 for place in written.replaced:
                     self._counted.delete_chunks("log = ? AND first = ?", place)
                     self._parts.unname(*place)
-                for log, head, blob in written.chunks:
+                for log, head, blob in written.chunks():
                     self._counted.put_chunk(log, head, blob)
+                    chunks.append((log, head, chunk_size(blob)))
+                    size += len(blob) + PAGE
                 if commit.parts or written.named:
                     self._parts.put(commit, written.named)
                 changes = self._changes(commit, after)
@@ -220,9 +223,8 @@ class SqliteStore:
                 packed = self._rows.add_changes(row, changes) if changes else 0
                 for (kind, key), value in commit.entries.items():
                     self._rows.put_entry(kind, key, value)
-                sweeping = self._house.sweep(
-                    self._drop(commit, after), size, len(written.chunks), len(commit.parts)
-                )
+                sweeping = self._house.sweep(self._drop(commit, after), size, len(chunks), len(commit.parts))
+                self._house.wal += size
             self._keep(commit, after, sweeping)
             self._parts.landed(commit)
             if folds:
@@ -230,8 +232,8 @@ class SqliteStore:
             if changes:
                 self._unfolded.add(changes)
                 self._row, self._size = row, self._size + packed
-            for log, head, blob in written.chunks:
-                self._merging.wrote(log, head, chunk_size(blob))
+            for wrote in chunks:
+                self._merging.wrote(*wrote)
             if self._merging.ready:
                 self._merge_beside()
 

@@ -8,14 +8,13 @@ import pytest
 
 from stompbox.broker.addresses import duplicates, limits
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.logs.segments import octets_of
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.reclaim import purge
 from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, PageFullPolicy
 from stompbox.errors import Refused
 from stompbox.handles import Large
-from stompbox.message import ANYCAST, MULTICAST, Run, Shape
+from stompbox.message import ANYCAST, MULTICAST, Run, Shape, octets_of
 from tests.broker.world import World, run_of
 
 BODY = b"x" * 100

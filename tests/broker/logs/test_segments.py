@@ -22,10 +22,9 @@ from stompbox.broker.logs.segments import (
     Spans,
     cost_of,
     head_share,
-    octets_of,
 )
 from stompbox.handles import Large, Staged
-from stompbox.message import MULTICAST, Run, Shape
+from stompbox.message import MULTICAST, Run, Shape, octets_of
 from tests.broker.world import run_of
 
 

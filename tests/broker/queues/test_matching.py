@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.broker.logs.segments import octets_of
 from stompbox.broker.queues import matching
 from stompbox.broker.queues.matching import FEW, Plan
-from stompbox.message import Run, Shape
+from stompbox.message import Run, Shape, octets_of
 from stompbox.selectors import Selector, compile_selector
 from tests.broker.world import STAYING
 

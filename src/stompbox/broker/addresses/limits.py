@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.duplicates import new_ones
 from stompbox.broker.kinds import Kind
-from stompbox.broker.logs.segments import Segment, octets_of
+from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.depth import is_empty, waiting
 from stompbox.broker.queues.memory import Tally
 from stompbox.broker.undelivered import Fate
 from stompbox.config.settings import AddressFullPolicy, PageFullPolicy
 from stompbox.errors import Refused
 from stompbox.handles import Body
-from stompbox.message import Run, Shape
+from stompbox.message import Run, Shape, octets_of
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address

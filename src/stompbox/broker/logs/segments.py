@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any, Final, TypeVar
 
 from stompbox.broker import sweeping
-from stompbox.message import Run, Shape, room_of
+from stompbox.message import Run, Shape, octets_of, room_of
 
 T = TypeVar("T")
 
@@ -17,18 +17,7 @@ EACH: Final = 64  # octets of memory that a message costs beside its body, at a 
 VALUE: Final = 48  # and that the value of a hole costs beside its octets
 HEADER: Final = 160  # and that a header of a shape, its destination aside, costs beside its octets
 RUN: Final = 512  # and that a run costs beside its messages
-_OCTETS: Final = "octets"  # of Shape.cache
-_ROOM: Final = "room"  # of the same
-
-
-def octets_of(shape: Shape) -> int:
-    """Octets of the headers that the shape's messages share."""
-    known: int | None = shape.cache.get(_OCTETS)
-    if known is None:
-        known = shape.cache[_OCTETS] = sum(
-            len(name) + len(value) + 2 for name, value in shape.headers.items()
-        )
-    return known
+_ROOM: Final = "room"  # of Shape.cache
 
 
 def _room_of(shape: Shape) -> int:

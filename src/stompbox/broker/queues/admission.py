@@ -19,8 +19,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stompbox.broker.kinds import Rules
-from stompbox.broker.logs.segments import Segment, key_of, octets_of, values_of
+from stompbox.broker.logs.segments import Segment, key_of, values_of
 from stompbox.broker.queues import paging
+from stompbox.message import octets_of
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.contracts import Address

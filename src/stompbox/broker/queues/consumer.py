@@ -17,10 +17,10 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stompbox.broker.logs.cursor import FAR
-from stompbox.broker.logs.segments import Held, Segment, Spans, octets_of
+from stompbox.broker.logs.segments import Held, Segment, Spans
 from stompbox.broker.queues.memory import Allowance
 from stompbox.broker.queues.roundrobin import RoundRobin, rank_of
-from stompbox.message import Run, room_of
+from stompbox.message import Run, octets_of, room_of
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.logs.segments import Segment, octets_of
+from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.questions import LIGHT, OPEN, Key
 from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate
 from stompbox.config.spaces import local
-from stompbox.message import Run, Shape
+from stompbox.message import Run, Shape, octets_of
 from stompbox.numerals import digits
 from stompbox.selectors import Budget, Selector
 from stompbox.selectors.intervals import Interval, Intervals

@@ -19,9 +19,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
-from stompbox.broker.logs.segments import EACH, Segment, cost_of, head_share, octets_of
+from stompbox.broker.logs.segments import EACH, Segment, cost_of, head_share
 from stompbox.errors import TooManyBindings
-from stompbox.message import Run, Shape
+from stompbox.message import Run, Shape, octets_of
 
 NO_LIMIT: Final = 1 << 62
 LOOKED: Final = (

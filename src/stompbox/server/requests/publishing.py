@@ -49,7 +49,8 @@ from stompbox.server.addressing.routing import addressed, made_queue, require_al
 from stompbox.server.requests.incoming import Alike, runs_of
 from stompbox.server.requests.replies import in_turns, stored, when_stored
 from stompbox.store.base import PIECE
-from stompbox.store.chunks import EACH, decode, joined, shape_bytes, shape_of, split
+from stompbox.store.chunks import decode, joined, shape_bytes, shape_of
+from stompbox.store.cutting import EACH, split
 
 if TYPE_CHECKING:
     from stompbox.server.requests.asker import Asker, RequestsCore
