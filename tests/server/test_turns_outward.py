@@ -329,7 +329,7 @@ def test_who_gets_little_does_not_wait_for_all_that_others_get() -> None:
     world = World()
     sender, takers = world.client(), [world.client() for _ in range(20)]
     for number in range(20):
-        sender.say(*[("SEND", {"destination": f"/queue/{number}", "h": f"{at:020000d}"}) for at in range(40)])
+        sender.say(*[("SEND", {"destination": f"/queue/{number}", "h": f"{at:020000d}"}) for at in range(80)])
     world.until_idle()
     normal = world.client()
     normal.say(("SUBSCRIBE", {"id": "1", "destination": "/queue/own"}))
@@ -337,11 +337,11 @@ def test_who_gets_little_does_not_wait_for_all_that_others_get() -> None:
         subscribe = {"id": "1", "destination": f"/queue/{number}", "consumer-window-size": "-1"}
         taker.socket.data_received(taker.octets([("SUBSCRIBE", {**subscribe, "ack": "client"})]))
     counters, waits = world.broker.engine.counters, []
-    while counters["delivered"] < 20 * 40:
+    while counters["delivered"] < 20 * 80:
         normal.socket.data_received(normal.octets([("SEND", {"destination": "/queue/own"})]))
         sent, begun = len(waits) + 1, counters["delivered"]
         while len(normal.bodies()) < sent:
             world.turn()
         waits.append(counters["delivered"] - begun)
     assert len(waits) > 10
-    assert max(waits) <= 2 * 20 * 4, "two portions of 64 KiB of each at the most: four messages"
+    assert max(waits) <= 2 * 20 * 14, "two portions of 256 KiB of each at the most: 14 messages"
