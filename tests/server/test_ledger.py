@@ -406,3 +406,24 @@ def test_headers_of_messages_that_are_not_acknowledged_count(tmp_path: Path) -> 
         assert house.broker.ledger.by_kind["transactions"] > 50_000
 
     play(configured(tmp_path, top="global-max-size = 2000000\n"), story)
+
+
+@pytest.mark.parametrize("varies", [False, True], ids=["one shape each", "one shape"])
+def test_headers_of_what_waits_for_room_count(tmp_path: Path, varies: bool) -> None:
+    """A connection that consumes is still read while an address is full, so that it can make room: what it sends meanwhile is kept, and
+    messages without bodies are not small where their headers are long."""
+    full = '[[address-setting]]\nmatch = "full"\nmax-size-bytes = 1000\naddress-full-policy = "BLOCK"\n'
+
+    async def story(house: House) -> None:
+        guest = await house.client()
+        guest.say("SUBSCRIBE\nid:1\ndestination:/queue/full\nack:client\nconsumer-window-size:1\n\n\0")
+        guest.say(f"SEND\ndestination:/queue/full\n\n{BODY * 2}\0" * 2)
+        connection = house.connection()
+        await house.until(lambda: connection.reading.holding is not None, "the address is full")
+        names = ["h"] * 40 if varies else [f"h{number}" for number in range(40)]
+        for number, name in enumerate(names):
+            guest.say(f"SEND\ndestination:/queue/full\n{name}:{number:050000d}\n\n\0")
+        await house.until(lambda: connection.reading.is_paused, "more than that is not kept")
+        assert 1 << 20 < by_kind(connection)[Use.INPUT.value] < 2 << 20
+
+    play(configured(tmp_path, top=full), story)

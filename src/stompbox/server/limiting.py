@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final
 from stompbox.broker.addresses import duplicates
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.limits import CODE
-from stompbox.broker.logs.segments import EACH
+from stompbox.broker.logs.segments import EACH, HEADER, cost_of
 from stompbox.config.settings import AddressFullPolicy
-from stompbox.message import Run
+from stompbox.message import Run, room_of
 from stompbox.stomp.frames import Frame
-from stompbox.stomp.large import Piece
+from stompbox.stomp.large import Opening, Piece
 from stompbox.stomp.runs import Acks, Event, Sends
 
 if TYPE_CHECKING:
@@ -123,8 +123,14 @@ class Holding:
 
 
 def _size(event: Event) -> int:
+    """Octets of memory that it takes while it waits, about: an empty body may come with long headers."""
     if isinstance(event, Sends):
-        return sum(map(len, event.bodies)) + EACH * len(event.bodies)
+        size = cost_of(Run(event.shape, event.bodies, event.columns))
+        return size + sum([EACH + len(receipt) for receipt in event.receipts])
     if isinstance(event, Piece):
         return len(event.data)
-    return EACH + len(event.body) if isinstance(event, Frame) else EACH
+    frame = event.frame if isinstance(event, Opening) else event
+    if not isinstance(frame, Frame):
+        return EACH
+    texts = [room_of(name) + room_of(value) + HEADER for name, value in frame.headers.items()]
+    return EACH + len(frame.body) + sum(texts)

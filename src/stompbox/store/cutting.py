@@ -20,7 +20,7 @@ EACH: Final = 32  # bytes that a message costs beside its body, at a guess
 def pieces(runs: Sequence[Run], limit: int) -> Iterator[Sequence[Run]]:
     """The runs in portions of about `limit` bytes, for chunks that can be read, decoded and deleted one at a time."""
     runs = [run for run in runs if run.bodies]
-    sizes = [_size_of(run) for run in runs]
+    sizes = [size_of(run) for run in runs]
     if sum(sizes) + sum([octets_of(run.shape) for run in runs]) <= limit:
         if runs:
             yield runs
@@ -31,7 +31,7 @@ def pieces(runs: Sequence[Run], limit: int) -> Iterator[Sequence[Run]]:
     for run, weight in zip(runs, sizes, strict=True):
         key, head = _key(run.shape), octets_of(run.shape)
         for part in split(run, limit) if weight > limit else (run,):
-            more = weight if part is run else _size_of(part)
+            more = weight if part is run else size_of(part)
             new = 0 if key in shapes else head
             if portion and size + more + new > limit:
                 yield portion
@@ -48,7 +48,7 @@ def _key(shape: Shape) -> bytes | int:
     return shape_bytes(shape) if octets_of(shape) <= MEMO else shape.number
 
 
-def _size_of(run: Run) -> int:
+def size_of(run: Run) -> int:
     """Octets that a run takes in a chunk, about, beside those of its shape."""
     size = run.size + EACH * len(run.bodies)
     return size + sum([sum(map(len, column)) for column in run.columns]) if run.columns else size

@@ -50,7 +50,7 @@ from stompbox.server.requests.incoming import Alike, runs_of
 from stompbox.server.requests.replies import in_turns, stored, when_stored
 from stompbox.store.base import PIECE
 from stompbox.store.chunks import decode, joined, shape_bytes, shape_of
-from stompbox.store.cutting import EACH, split
+from stompbox.store.cutting import size_of, split
 
 if TYPE_CHECKING:
     from stompbox.server.requests.asker import Asker, RequestsCore
@@ -135,13 +135,13 @@ def gather(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         destination = run.shape.destination
         found = groups.setdefault(destination, [])
-        size = sizes.get(destination, 0) + run.size + EACH * len(run.bodies)
+        size = sizes.get(destination, 0) + size_of(run)
         if found and size <= MOST_GATHERED and _is_alike(found[-1][0], run):
             found[-1].append(run)
             sizes[destination] = size
         else:
             found.append([run])
-            sizes[destination] = run.size + EACH * len(run.bodies)
+            sizes[destination] = size_of(run)
     return [_one(group) for found in groups.values() for group in found]
 
 
@@ -402,7 +402,7 @@ class _Way:
                     return
                 self._send(runs.popleft())
                 publication.done += len(run)
-                self.size += LEAST_READ if run.is_staged else run.size + EACH * len(run)
+                self.size += LEAST_READ if run.is_staged else size_of(run)
                 if runs and (self.size >= PORTION or not goes_on()):
                     self._note()
                     return
@@ -588,7 +588,7 @@ class _Way:
 def _steps(runs: Iterable[Run]) -> Iterator[Run]:
     """Runs that are not larger than what one look at the clock may cost."""
     for run in runs:
-        if run.size + EACH * len(run) <= STEP:
+        if size_of(run) <= STEP:
             yield run
         else:
             yield from split(run, STEP)
