@@ -221,7 +221,12 @@ auto-delete-addresses = false
 """
 
 
-@attack("100,000 messages that are scheduled, and expire, in a ring of 50,000", is_ours=True, toml=_MIXED)
+@attack(
+    "100,000 messages that are scheduled, and expire, in a ring of 50,000",
+    is_ours=True,
+    toml=_MIXED,
+    stays=MESSAGES // 2,  # 50,000 in the queue of what has expired
+)
 def scheduled_ring(port: int) -> list[socket.socket]:
     link = connected(port)
     when = time.time() + 30

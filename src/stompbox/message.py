@@ -159,7 +159,7 @@ class Shape:
 
     __slots__ = (
         "cache", "destination", "expires", "has_length", "headers", "holes", "is_suspect", "number", "persistent", "plans", "priority",
-        "retain", "routes", "special",
+        "retain", "routes", "special", "was_sent",
     )  # fmt: skip
 
     def __init__(
@@ -185,6 +185,9 @@ class Shape:
         is_plain = _SPECIAL.isdisjoint(headers) and _SPECIAL.isdisjoint(holes)
         self.special: Final = None if is_plain else Special(headers, holes)
         self.cache: dict[Any, Any] = {}  # encoded heads, by version and flavour (stomp/)
+        self.was_sent = (
+            False  # to a subscriber; what it is encoded to is kept from the second time on (stomp/encode.py)
+        )
         self.plans: dict[Any, Any] = {}  # who gets its messages, by address (broker/)
         self.routes: dict[Any, Any] = {}  # where each listener sends it (server/)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from threading import Event
+from weakref import ref
 
 import pytest
 
@@ -99,3 +100,26 @@ def test_a_log_of_very_many_runs_is_read_in_portions(max_bytes: int, monkeypatch
     most = in_chunk if max_bytes == 1 else RUNS - 1 + in_chunk
     assert max(map(len, found)) <= most
     assert max_bytes == 1 or max(map(len, found)) >= RUNS
+
+
+class Kept(Commit):
+    """One that can be looked for."""
+
+
+def test_what_was_stored_last_is_not_kept_until_something_is_stored_again() -> None:
+    """It may be all that a client was allowed to send, and the next one may be long in coming."""
+
+    async def story() -> None:
+        told = asyncio.Event()
+        found = Committer(MemoryStore(), asyncio.get_running_loop(), lambda *_: told.set(), lambda *_: None)
+        commit = Kept(entries={("test", "key"): b"value"})
+        mark = ref(commit)
+        found.submit(commit)
+        del commit
+        async with asyncio.timeout(WITHIN):
+            await told.wait()
+            while mark() is not None:
+                await asyncio.sleep(0)
+        found.close()
+
+    asyncio.run(story())

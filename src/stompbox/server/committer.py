@@ -196,16 +196,20 @@ class Committer:
             if commit is None or self.is_halted:
                 return
             wait = IDLE
-            begun = perf_counter()
-            error = self._apply(commit)
-            took = perf_counter() - begun
-            self.seconds += took
-            self.latency.add(took * 1000)
-            if error is None:
-                self.applied += 1
-            else:
-                self.failed += 1
-            self.loop.call_soon_threadsafe(self.done, commit, error)
+            self._obey(commit)
+            del commit  # it may have megabytes, and the next one may be long in coming
+
+    def _obey(self, commit: Commit) -> None:
+        begun = perf_counter()
+        error = self._apply(commit)
+        took = perf_counter() - begun
+        self.seconds += took
+        self.latency.add(took * 1000)
+        if error is None:
+            self.applied += 1
+        else:
+            self.failed += 1
+        self.loop.call_soon_threadsafe(self.done, commit, error)
 
     def _apply(self, commit: Commit) -> StoreError | None:
         """What the store refuses is told, and may be tried again; any other exception leaves a store of which nobody knows what it has."""

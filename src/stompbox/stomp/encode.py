@@ -168,7 +168,9 @@ def _middle(run: Run, version: Version, *, redelivered: bool) -> bytes:
             b"redelivered:true\n" if redelivered else b"redelivered:false\n"
         )
         known = lines, "timestamp" in shape.headers or "timestamp" in shape.holes
-        if len(lines) <= MEMO:
+        if not shape.was_sent:
+            shape.was_sent = True  # many shapes are met once
+        elif len(lines) <= MEMO:
             shape.cache[key] = known
         else:
             _long.note((shape.number, version, redelivered), known)

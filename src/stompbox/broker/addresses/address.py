@@ -279,7 +279,7 @@ class Address:
         for known in self._plans:  # a shape may be remembered for long, but not who was subscribed once
             if (plan := known()) is not None:
                 self.engine.plans.forget(plan)
-        self._plans = []
+        self._plans.clear()
         self.is_timed = bool(self._timed) or is_ruled(self.settings)
         self.only = None
         is_watched = self.is_read or self.log.is_kept or self.limits is not None
@@ -310,6 +310,7 @@ class Address:
             self.remove_reader(queue)
         elif queue.kind is Kind.GROUP:
             del self.groups[queue.name]
+            _give_back(self.groups)
         elif queue.kind is Kind.READER:
             self._forget_reader(queue.name)
             self.remove_reader(queue)
@@ -318,6 +319,7 @@ class Address:
             _give_back(self.topics)
             if self.named.get(queue.name) is queue:
                 del self.named[queue.name]
+                _give_back(self.named)
             queue.leave_out(0)
             same = self.by_selector[queue.selector]
             del same[queue]
