@@ -8,6 +8,7 @@ import pytest
 
 from stompbox.broker.addresses.repeating import IN_A_TURN, MOST_BYTES, after
 from stompbox.errors import Refused
+from stompbox.message import Shape, octets_of
 from tests.broker.world import NOW, World
 
 DAY = 86_400_000
@@ -159,7 +160,7 @@ def test_who_may_not_send_any_more_sends_no_more() -> None:
 
 def test_limits() -> None:
     world = World()
-    world.engine.schedules.limit(5000)
+    world.engine.schedules.limit(5000 + octets_of(Shape({"destination": "q", **each(100, -1)})))
     with pytest.raises(Refused, match="max-scheduled-bytes"):
         world.send("q", b"a" * 4001, headers=each(100, -1))
     world.send("q", b"a" * 4000, headers=each(100, 0))
@@ -170,6 +171,26 @@ def test_limits() -> None:
     world.engine.schedules.limit(1 << 30)
     with pytest.raises(Refused, match=str(MOST_BYTES)):
         world.send("q", b"a" * (MOST_BYTES + 1), headers=each(100, -1))
+
+
+def test_headers_count_for_each_message_that_repeats() -> None:
+    """Those that a run has in common, and those in which its messages differ."""
+    world = World()
+    schedules = world.engine.schedules
+    schedules.limit(100_000)
+    long = {"long": "h" * 40_000}
+    with pytest.raises(Refused, match="max-scheduled-bytes"):
+        world.send("q", b"", b"", b"", headers=each(100, -1, **long))
+    with pytest.raises(Refused, match="max-scheduled-bytes"):
+        world.send("q", b"", b"", b"", headers=each(100, -1), holes={"n": [b"1" * 40_000] * 3})
+    assert schedules.size == 0
+    for _ in range(2):
+        world.send("q", b"", headers=each(100, 0, **long))
+    assert 80_000 < schedules.size <= 100_000
+    with pytest.raises(Refused, match="max-scheduled-bytes"):
+        world.send("q", b"", headers=each(100, 0, **long))
+    world.tick(100)
+    assert schedules.size == 0
 
 
 def test_others_have_turns_between() -> None:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cronsim import CronSim
 
 from stompbox.broker.addresses.makers import Maker
+from stompbox.broker.logs.segments import head_share
 from stompbox.broker.timers import Alarm
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.errors import IllegalFrame, Refused, StompboxError
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 JOB: Final = "scheduledJobId"  # ActiveMQ Classic
 MOST_BYTES: Final = 1 << 20  # of a body: it is in memory, and in the catalogue
-COST: Final = 1000  # octets that a schedule takes beside its body, about
+COST: Final = 1000  # octets that a schedule takes beside its body and its headers, about
 IN_A_TURN: Final = 200  # messages sent before others get their turn
 AGAIN: Final = 1000  # ms after which it is tried again what the disk refused
 FOR_EVER: Final = -1
@@ -67,7 +68,7 @@ class Schedule:
 
     @property
     def cost(self) -> int:
-        return self.run.size + COST
+        return self.run.size + COST + head_share(self.run)
 
     def put_off(self, when: int) -> None:
         """The schedule's next message is tried again at `when`."""
@@ -129,7 +130,8 @@ class Schedules:
                 raise Refused(
                     "schedule-too-large", f"a message that repeats {limit}; this one has {largest} bytes"
                 )
-            wanted += run.size + COST * len(run)
+            heads = COST + head_share(run) * len(run)  # none of them shares its headers
+            wanted += run.size + heads * len(run) + sum([sum(map(len, column)) for column in run.columns])
         if wanted and self.size + wanted > self.most:
             text = f"schedules hold {self.size} bytes and these would add {wanted}; the limit is {self.most} (max-scheduled-bytes)"
             raise Refused("schedules-full", text)
