@@ -108,9 +108,8 @@ def main() -> None:
     with suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     link = connected(int(sys.argv[1]), login="probe")
-    link.setsockopt(
-        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
-    )  # what is sent waits for nothing that was sent before
+    # what is sent waits for nothing that was sent before
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.sendall(subscribe(1, "/queue/probe", headers="ack:auto\n"))
     link.setblocking(False)
     print("ready", flush=True)

@@ -27,9 +27,7 @@ class Standstills:
     """Those of all cores that this process may use, from now on."""
 
     def __init__(self) -> None:
-        self._found: Pauses = []
         self._reader, writer = os.pipe()
-        os.set_blocking(self._reader, False)
         parent = os.getpid()
         for core in sorted(os.sched_getaffinity(0)):
             if os.fork() == 0:
@@ -40,10 +38,10 @@ class Standstills:
 
     def taken(self) -> Pauses:
         """What was seen since the last time, in order, none touching another: of several cores what any of them has."""
+        found: Pauses = []
         while select.select([self._reader], [], [], 0)[0] and (data := os.read(self._reader, READ)):
-            self._found += PAUSE.iter_unpack(data)
-        found, self._found = merged(self._found), []
-        return found
+            found += PAUSE.iter_unpack(data)
+        return merged(found)
 
 
 def _watch(core: int, writer: int, parent: int) -> None:

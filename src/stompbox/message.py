@@ -185,9 +185,8 @@ class Shape:
         is_plain = _SPECIAL.isdisjoint(headers) and _SPECIAL.isdisjoint(holes)
         self.special: Final = None if is_plain else Special(headers, holes)
         self.cache: dict[Any, Any] = {}  # encoded heads, by version and flavour (stomp/)
-        self.was_sent = (
-            False  # to a subscriber; what it is encoded to is kept from the second time on (stomp/encode.py)
-        )
+        # to a subscriber; what it is encoded to is kept from the second time on (stomp/encode.py)
+        self.was_sent = False
         self.plans: dict[Any, Any] = {}  # who gets its messages, by address (broker/)
         self.routes: dict[Any, Any] = {}  # where each listener sends it (server/)
 
@@ -329,6 +328,11 @@ class Run:
         body = self.bodies[index]
         assert isinstance(body, Large)
         return body
+
+    @property
+    def varying(self) -> int:
+        """Octets of the values of holes."""
+        return sum([sum(map(len, column)) for column in self.columns]) if self.columns else 0
 
     def octets(self, index: int) -> bytes:
         """The octets of a body; a handle has none."""

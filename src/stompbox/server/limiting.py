@@ -130,7 +130,10 @@ def _size(event: Event) -> int:
     if isinstance(event, Piece):
         return len(event.data)
     frame = event.frame if isinstance(event, Opening) else event
-    if not isinstance(frame, Frame):
-        return EACH
+    return size_of(frame) if isinstance(frame, Frame) else EACH
+
+
+def size_of(frame: Frame) -> int:
+    """Octets of memory that a frame takes while it waits, about."""
     texts = [room_of(name) + room_of(value) + HEADER for name, value in frame.headers.items()]
     return EACH + len(frame.body) + sum(texts)

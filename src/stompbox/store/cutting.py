@@ -50,8 +50,7 @@ def _key(shape: Shape) -> bytes | int:
 
 def size_of(run: Run) -> int:
     """Octets that a run takes in a chunk, about, beside those of its shape."""
-    size = run.size + EACH * len(run.bodies)
-    return size + sum([sum(map(len, column)) for column in run.columns]) if run.columns else size
+    return run.size + EACH * len(run.bodies) + run.varying
 
 
 def split(run: Run, limit: int) -> Iterator[Run]:

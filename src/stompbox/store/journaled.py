@@ -343,9 +343,7 @@ def _size_of(commit: Commit, most: int) -> int:
     size = 0
     for runs in commit.runs.values():
         for run in runs:
-            size += run.size + EACH * len(run.bodies) + octets_of(run.shape)
-            if run.columns:
-                size += sum([sum(map(len, column)) for column in run.columns])
+            size += run.size + EACH * len(run.bodies) + run.varying + octets_of(run.shape)
             if size > most:
                 return size
     return size

@@ -48,6 +48,12 @@ FOR_EVER: Final = -1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def _cost(run: Run) -> int:
+    """Octets that the schedules of its messages take, about: none of them shares its headers with another."""
+    heads = COST + head_share(run) * len(run)
+    return run.size + run.varying + heads * len(run)
+
+
 @dataclass(slots=True, eq=False)
 class Schedule:
     """A series of messages that an address gets again and again. `left`: messages of the series after the next one, FOR_EVER for a series
@@ -68,7 +74,7 @@ class Schedule:
 
     @property
     def cost(self) -> int:
-        return self.run.size + COST + head_share(self.run)
+        return _cost(self.run)
 
     def put_off(self, when: int) -> None:
         """The schedule's next message is tried again at `when`."""
@@ -130,8 +136,7 @@ class Schedules:
                 raise Refused(
                     "schedule-too-large", f"a message that repeats {limit}; this one has {largest} bytes"
                 )
-            heads = COST + head_share(run) * len(run)  # none of them shares its headers
-            wanted += run.size + heads * len(run) + sum([sum(map(len, column)) for column in run.columns])
+            wanted += _cost(run)
         if wanted and self.size + wanted > self.most:
             text = f"schedules hold {self.size} bytes and these would add {wanted}; the limit is {self.most} (max-scheduled-bytes)"
             raise Refused("schedules-full", text)

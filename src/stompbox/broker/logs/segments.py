@@ -46,9 +46,7 @@ def cost_of(run: Run) -> int:
     elif run.cost < 0:
         run.cost = (run.size if not run.is_large else 0) + EACH * len(run.bodies) + _shared(run.shape)
         if run.columns:
-            run.cost += sum([sum(map(len, column)) for column in run.columns]) + VALUE * len(
-                run.bodies
-            ) * len(run.columns)
+            run.cost += run.varying + VALUE * len(run.bodies) * len(run.columns)
     return run.cost
 
 

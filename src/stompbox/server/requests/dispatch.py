@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.logs.segments import EACH, HEADER
 from stompbox.errors import IllegalFrame, StompboxError
 from stompbox.server import readonly
 from stompbox.server.addressing.naming import REQUESTS_AT
 from stompbox.server.faults import is_through
+from stompbox.server.limiting import size_of
 from stompbox.server.outgoing import PORTION, Portions
 from stompbox.server.pressure import Reason
 from stompbox.server.requests.fetching import describe, fetch, offset_at
@@ -71,7 +71,7 @@ class Requests:
     def take(self, frame: Frame, serve: Serve) -> None:
         broker = self.connection.broker
         self.waiting.append((frame, serve))
-        self.size += _size(frame)
+        self.size += size_of(frame)
         self.connection.account.is_stale = True
         if self.is_much:
             broker.pressure.hold(self.connection, Reason.REQUESTS)
@@ -100,7 +100,7 @@ class Requests:
                     continue
                 frame, serve = self.waiting.popleft()
                 await serve(connection, frame)
-                self.size -= _size(frame)
+                self.size -= size_of(frame)
                 if not self.is_much:
                     connection.broker.pressure.let_go(connection, Reason.REQUESTS)
                 # short ones are answered one after the other, as far as there is time
@@ -111,14 +111,6 @@ class Requests:
 
     def __repr__(self) -> str:
         return f"<Requests waiting={len(self.waiting)}>"
-
-
-def _size(frame: Frame) -> int:
-    return (
-        EACH
-        + len(frame.body)
-        + sum([len(name) + len(value) + HEADER for name, value in frame.headers.items()])
-    )
 
 
 def receive(connection: Asker, frame: Frame) -> None:

@@ -135,13 +135,14 @@ def gather(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         destination = run.shape.destination
         found = groups.setdefault(destination, [])
-        size = sizes.get(destination, 0) + size_of(run)
+        own = size_of(run)
+        size = sizes.get(destination, 0) + own
         if found and size <= MOST_GATHERED and _is_alike(found[-1][0], run):
             found[-1].append(run)
             sizes[destination] = size
         else:
             found.append([run])
-            sizes[destination] = size_of(run)
+            sizes[destination] = own
     return [_one(group) for found in groups.values() for group in found]
 
 
