@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import count
@@ -13,6 +15,7 @@ import pytest
 
 from stompbox.message import MULTICAST, Run, Shape
 from stompbox.server.session.connection import Connection
+from stompbox.server.transport.deadlines import Lane
 from stompbox.server.transport.websocket import _Protocol
 from tests.server.world import KINDS, Guest, House, configured, play, uncollected
 from tests.users import users
@@ -123,11 +126,14 @@ SCENARIOS: dict[str, Scenario] = {
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_who_is_gone_is_gone(tmp_path: Path, scenario: str, kind: str, *, fast: bool) -> None:
     async def story(house: House) -> None:
+        before = _of_sockets()
         guest = await house.client(kind, more=LOGIN)
         await SCENARIOS[scenario](guest)
         found = _weakly(house)
+        assert _of_sockets() > before
         guest.leave()
         await _is_forgotten(house, found)
+        await house.until(lambda: _of_sockets() == before, "nor has its socket left anything")
 
     with uncollected():
         play(configured(tmp_path, top=USERS), story, fast=fast)
@@ -162,6 +168,25 @@ def test_so_is_who_said_goodbye(tmp_path: Path, kind: str) -> None:
         play(configured(tmp_path, top=USERS), story)
 
 
+@pytest.mark.parametrize(
+    "said", [b"", b"CONNECT\n\n\0", b"\x16\x03\x01\x02"], ids=["nothing", "no TLS", "half"]
+)
+def test_so_is_what_does_a_hand_shake(tmp_path: Path, said: bytes) -> None:
+    """In the loop that the broker has in earnest: asyncio's own leaves its exception, in a circle."""
+
+    async def story(house: House) -> None:
+        before = _of_sockets()
+        port = house.servers[1].sockets[0].getsockname()[1]
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said)
+        await house.until(lambda: _of_sockets() > before, "it is there")
+        writer.transport.abort()
+        await house.until(lambda: _of_sockets() == before, "it is forgotten")
+
+    with uncollected():
+        play(configured(tmp_path, top=USERS), story, fast=True)
+
+
 @pytest.mark.parametrize("is_met", [False, True])
 def test_so_is_what_reads_websockets(tmp_path: Path, *, is_met: bool) -> None:
     """A stranger may have megabytes of a frame there."""
@@ -177,6 +202,16 @@ def test_so_is_what_reads_websockets(tmp_path: Path, *, is_met: bool) -> None:
 
     with uncollected():
         play(configured(tmp_path, top=USERS), story)
+
+
+def _of_sockets() -> Counter[str]:
+    """How many there are of each type that belongs to a client's socket, TLS and WebSocket among them."""
+    return Counter(
+        type(found).__qualname__
+        for found in gc.get_objects()
+        if str(type(found).__module__).startswith("stompbox.server.transport.")
+        and type(found) is not Lane  # one for each length of a deadline, kept
+    )
 
 
 def _protocols() -> int:

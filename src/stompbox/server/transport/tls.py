@@ -58,15 +58,19 @@ def _seen_from_the_start(base: Any) -> Any:
             self, loop: asyncio.AbstractEventLoop, visitor: Accepted, *more: object, **options: object
         ) -> None:
             super().__init__(loop, visitor, *more, **options)
-            self.visitor = visitor
+            self.visitor: Accepted | None = visitor
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
-            self.visitor.accepted(transport)
+            if self.visitor is not None:
+                self.visitor.accepted(transport)
 
         def connection_lost(self, error: Exception | None) -> None:
             super().connection_lost(error)
-            self.visitor.connection_lost(error)
+            # it knows its transport, and so this here, which has a quarter of a megabyte to read into
+            visitor, self.visitor = self.visitor, None
+            if visitor is not None:
+                visitor.connection_lost(error)
 
     return Handshake
 
