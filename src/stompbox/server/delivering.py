@@ -49,6 +49,7 @@ class Deliveries:
         self.broker = broker
         self.engine = broker.engine
         self.waiting: deque[Consumer] = deque()  # have something, and there was no time for it
+        self._rest: list[Consumer] = []  # have more than went out of theirs at once
         self._is_planned = False
         self.suspension: Holding | None = None  # of a node of a cluster whose log is away
         self.latency = Latency()  # from when the broker has a message until it goes out
@@ -58,7 +59,9 @@ class Deliveries:
         touched, self.engine.touched = self.engine.touched, []
         if len(touched) <= SUBSCRIPTIONS:
             del touched[: self._write_some(touched)]
-        return not touched or self._write_in_time(touched)
+        is_done = not touched or self._write_in_time(touched)
+        self._put_behind()
+        return is_done
 
     def _write_in_time(self, touched: list[Consumer]) -> bool:
         until = self.broker.turns.allowance()
@@ -89,6 +92,7 @@ class Deliveries:
             waiting.extendleft(reversed(some[self._write_some(some) :]))
             if self.broker.turns.clock() > until:
                 break
+        self._put_behind()
         self._is_planned = bool(waiting)
         return self._is_planned
 
@@ -96,7 +100,6 @@ class Deliveries:
         """How many of them were encoded and written."""
         holding = self.suspension or self.broker.counting
         written: dict[Connection, None] = {}
-        more: list[Consumer] = []  # that have more than goes out at once
         done = outputs = 0
         for consumer in consumers:
             done += 1
@@ -110,7 +113,7 @@ class Deliveries:
             held = holding.hold_back(consumer) if holding is not None else None
             outputs += self._encode(consumer, connection)
             if consumer.outbox:
-                more.append(consumer)
+                self._rest.append(consumer)
             if held:
                 consumer.outbox += held
             written[connection] = None
@@ -118,13 +121,14 @@ class Deliveries:
                 break
         for connection in written:
             connection.write_out()
-        if more:
-            self._go_on_later(more)
         return done
 
-    def _go_on_later(self, more: list[Consumer]) -> None:
-        """In the next round, where nobody waits; else behind those who do."""
-        for consumer in more:
+    def _put_behind(self) -> None:
+        """Who has more to get goes on in the next round, where nobody waits; else behind those who do."""
+        if not self._rest:
+            return
+        rest, self._rest = self._rest, []
+        for consumer in rest:
             if not self.waiting:
                 self.engine.touch(consumer)
             elif not consumer.is_touched:
