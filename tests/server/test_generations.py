@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from weakref import ref
 
 import pytest
 
-from stompbox.server.generations import EVERY, FEW, MANY, YoungGeneration
+from stompbox.server import generations
+from stompbox.server.generations import EVERY, FEW, MANY, OFTEN, OLD, Collector, YoungGeneration
 from tests.server.turning import World
 
 
@@ -76,3 +78,77 @@ def test_a_broker_looks_while_it_has_something_to_do(collected: list[int]) -> No
     client.say(("SEND", {"destination": "/queue/a"}))
     world.turn(2)
     assert 1 in collected and kept
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    """From now on, and where it finds that very much is alive."""
+    monkeypatch.setattr(generations, "ALIVE", -(1 << 40))
+    thresholds = gc.get_threshold()
+    found = Collector()
+    found.begin()
+    yield found
+    found.end()
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+def test_what_is_old_is_put_aside_before_it_is_much(collector: Collector) -> None:
+    """Whatever lives: a whole collection, if one came, would take some ms."""
+    frozen, young, most = gc.get_freeze_count(), YoungGeneration(), 0
+    kept: list[list[list[int]]] = []
+    for turn in range(1, 200):
+        kept.append([[number] for number in range(MANY)])
+        young.look(2 * turn * EVERY)
+        most = max(most, len(gc.get_objects(2)))
+    assert collector.has_put_aside
+    assert most <= OLD + (OFTEN + 1) * 2 * MANY
+    assert gc.get_freeze_count() - frozen > 170 * MANY
+
+
+def test_little_is_not_put_aside(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generations, "ALIVE", 1 << 40)
+    young = YoungGeneration()
+    kept: list[list[list[int]]] = []
+    for turn in range(1, 50):
+        kept.append([[number] for number in range(MANY)])
+        young.look(2 * turn * EVERY)
+    assert not collector.has_put_aside and kept
+
+
+class Node:
+    def __init__(self) -> None:
+        self.other = self
+
+
+def test_circles_of_what_was_put_aside_are_found_once_little_is_alive(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node()
+    circle = ref(node)
+    young = YoungGeneration()
+    kept: list[list[list[int]]] = []
+    for turn in range(1, 50):
+        kept.append([[number] for number in range(MANY)])
+        young.look(2 * turn * EVERY)
+    del node
+    assert collector.has_put_aside
+    gc.collect()
+    collector.tidy()
+    assert circle() is not None, "it is not looked at"
+    monkeypatch.setattr(generations, "ALIVE", 1 << 40)
+    frozen = gc.get_freeze_count()
+    kept.clear()
+    collector.tidy()
+    assert circle() is None
+    assert not collector.has_put_aside
+    assert frozen - gc.get_freeze_count() > 30 * MANY
+
+
+def test_a_collector_that_has_ended_does_nothing(collector: Collector) -> None:
+    before = list(gc.callbacks)
+    collector.end()
+    collector.begin()
+    collector.end()
+    assert len(gc.callbacks) == len(before) - 1
+    collector.begin()

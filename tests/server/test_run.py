@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from stompbox.server.run import GC_THRESHOLDS
+from stompbox.server.generations import THRESHOLDS
 
 STORY = """
 import asyncio, os, signal, sys
@@ -56,7 +56,7 @@ print(max(generation for generation, _ in looked_at), max(count for _, count in 
 
 def test_a_collection_looks_at_a_few_thousand_objects_at_a_time_and_at_each_a_few_times() -> None:
     """Whatever a client causes to be kept: nobody has a turn while the collector looks through it."""
-    thresholds = map(str, GC_THRESHOLDS)
+    thresholds = map(str, THRESHOLDS)
     said = subprocess.run(
         [sys.executable, "-c", LIVING, *thresholds], capture_output=True, text=True, timeout=60, check=False
     )

@@ -11,8 +11,9 @@ from weakref import ReferenceType, ref
 import pytest
 
 from stompbox.selectors import SelectorLimits
-from stompbox.server import trimming
-from stompbox.server.trimming import LEAST, Trimming
+from stompbox.server import generations, trimming
+from stompbox.server.generations import Collector
+from stompbox.server.trimming import LEAST, LONG, MUCH, Trimming
 from tests.conftest import Serve
 from tests.server.world import House, configured, play
 from tests.system.plain import Plain
@@ -54,7 +55,7 @@ async def looked(house: House, process: Process, times: int = 3) -> None:
 def test_what_is_free_is_given_back_in_a_thread(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         process = Process()
-        giving_back = Trimming(house.broker, process.resident, process.trim)
+        giving_back = Trimming(house.broker, Collector(), process.resident, process.trim)
         process.size, process.free = IDLE + LEAST, LEAST
         await looked(house, process)
         assert not process.trims, "it is not worth while"
@@ -82,7 +83,7 @@ def test_a_process_that_can_open_no_file_gives_back_all_the_same(tmp_path: Path)
                 raise OSError(24, "Too many open files", "/proc/self/statm")
             return size
 
-        giving_back = Trimming(house.broker, resident, process.trim)
+        giving_back = Trimming(house.broker, Collector(), resident, process.trim)
         has_files = False
         await looked(house, process)
         assert not house.broker.has_failed
@@ -97,7 +98,7 @@ def test_a_process_that_can_open_no_file_gives_back_all_the_same(tmp_path: Path)
 def test_what_is_kept_is_not_asked_for(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         process, memory = Process(), house.broker.engine.memory
-        giving_back = Trimming(house.broker, process.resident, process.trim)
+        giving_back = Trimming(house.broker, Collector(), process.resident, process.trim)
         memory.size, process.size = 50 * LEAST, IDLE + 50 * LEAST
         await looked(house, process)
         assert not process.trims
@@ -111,7 +112,7 @@ def test_what_is_kept_is_not_asked_for(tmp_path: Path) -> None:
 def test_where_it_does_not_help_it_is_not_done_at_each_look(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         process = Process()
-        giving_back = Trimming(house.broker, process.resident, process.trim)
+        giving_back = Trimming(house.broker, Collector(), process.resident, process.trim)
         process.size = IDLE + 50 * LEAST
         await house.until(lambda: process.trims, "it is tried")
         await looked(house, process, 20)
@@ -161,11 +162,11 @@ def old_circle() -> ReferenceType[Node]:
 def test_python_gives_back_what_it_keeps_where_few_objects_are_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_short: bool
 ) -> None:
-    monkeypatch.setattr(trimming, "ALIVE", 1 << 40 if is_short else -(1 << 40))
+    monkeypatch.setattr(generations, "ALIVE", 1 << 40 if is_short else -(1 << 40))
 
     async def story(house: House) -> None:
         process = Process()
-        giving_back = Trimming(house.broker, process.resident, process.trim)
+        giving_back = Trimming(house.broker, Collector(), process.resident, process.trim)
         circle = old_circle()
         process.size, process.free = IDLE + 50 * LEAST, 50 * LEAST
         await house.until(lambda: process.size == IDLE, "it is given back")
@@ -179,10 +180,44 @@ def test_python_gives_back_what_it_keeps_where_few_objects_are_alive(
         gc.enable()
 
 
+def test_a_whole_collection_of_much_comes_where_what_nothing_explains_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes long then, but without it circles of what is gone would stay for ever."""
+    monkeypatch.setattr(generations, "ALIVE", -(1 << 40))
+    monkeypatch.setattr(trimming, "NEXT_LOOK", 0.0)
+
+    async def story(house: House) -> None:
+        process, loop = Process(), house.broker.loop
+        giving_back = Trimming(house.broker, Collector(), process.resident, process.trim)
+        circle = old_circle()
+        process.size = IDLE + 2 * MUCH
+        await looked(house, process, 20)
+        process.size = IDLE
+        await looked(house, process, 20)
+        began = loop.time()
+        process.size = IDLE + 2 * MUCH
+        await looked(house, process, 20)
+        passed = 0.0
+        monkeypatch.setattr(loop, "time", lambda time=loop.time: time() + passed, raising=False)
+        passed = LONG / 2
+        await looked(house, process, 20)
+        assert circle() is not None, f"nothing explains it for {loop.time() - began} s"
+        passed = LONG
+        await house.until(lambda: circle() is None, "it is found")
+        giving_back.stop()
+
+    gc.disable()
+    try:
+        play(configured(tmp_path), story)
+    finally:
+        gc.enable()
+
+
 def test_what_only_saves_time_goes_where_that_has_not_helped(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         process, cache = Process(), house.broker.selectors
-        giving_back = Trimming(house.broker, process.resident, process.trim)
+        giving_back = Trimming(house.broker, Collector(), process.resident, process.trim)
         ask = partial(cache.compiled, user="u", conversion=True, limits=SelectorLimits())
         used, _ = ask("a = 1"), [ask(f"b = {number}") for number in range(50)]
         house.broker.engine.verdicts.note((used.number, 1, 0, True), value=True)

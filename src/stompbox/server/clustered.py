@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -18,9 +17,10 @@ from stompbox.server import systemd
 from stompbox.server.cluster.leading import Leadership
 from stompbox.server.cluster.node import Node
 from stompbox.server.faults import STOPPED
+from stompbox.server.generations import Collector
 from stompbox.server.readings import Readings
 from stompbox.server.reloading import reload
-from stompbox.server.run import GC_THRESHOLDS, SWITCH_INTERVAL, Attached, on_signal, tell
+from stompbox.server.run import SWITCH_INTERVAL, Attached, on_signal, tell
 from stompbox.server.stopping import drain
 from stompbox.server.transport.tcp import Acceptor
 from stompbox.server.trimming import trimming
@@ -57,10 +57,7 @@ async def serve(
     process = Process(node, beside, readings)
     if readings is not None and hasattr(signal, "SIGHUP"):
         on_signal(loop, signal.SIGHUP, process.reload)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    gc.enable()
+    process.collector.begin()
     sys.setswitchinterval(SWITCH_INTERVAL)
     watchdog = systemd.Watchdog(loop)
     Thread(target=selectors.load, name="selectors").start()
@@ -68,6 +65,7 @@ async def serve(
         await process.run(on_ready)
     finally:
         watchdog.stop()
+        process.collector.end()
         beside.close()
         await node.close()
 
@@ -79,6 +77,7 @@ class Process:
         self.node = node
         self.beside = beside
         self.readings = readings
+        self.collector = Collector()
         self._attached: Attached | None = None
 
     async def run(self, on_ready: Callable[[list[str]], None] | None) -> None:
@@ -140,7 +139,7 @@ class Process:
             self.readings.broker = broker
             broker.readings = self.readings
         self._attached = self.beside.leader(node, broker)
-        giving_back = trimming(broker)
+        giving_back = trimming(broker, self.collector)
         try:
             await leadership.ended.wait()
             if node.stopped.is_set() and not broker.has_failed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -20,6 +19,7 @@ from stompbox.errors import ConfigError
 from stompbox.server import systemd
 from stompbox.server.broker import Broker
 from stompbox.server.faults import told
+from stompbox.server.generations import Collector
 from stompbox.server.readings import Readings
 from stompbox.server.reloading import reload
 from stompbox.server.stopping import drain
@@ -33,10 +33,6 @@ from stompbox.store.overflow import Overflow
 
 log = logging.getLogger("stompbox")
 
-# To collect a young generation takes about half a microsecond for each object in it, and nobody has a turn meanwhile: so the two are
-# small, 6,000 objects together. The third has all that lives, and its turn comes after some 50 million objects: messages live in flat
-# lists, and what is gone refers to nobody.
-GC_THRESHOLDS: Final = (2_000, 1, 9_000)
 SWITCH_INTERVAL: Final = 0.0005  # seconds after which the committer's thread gives way to the loop
 LAST_WORDS: Final = 2.0  # seconds for the admin interface to close, after a fault
 
@@ -107,12 +103,10 @@ async def serve(
         urls.append(attached.url)
     if readings is not None and hasattr(signal, "SIGHUP"):  # not on Windows
         on_signal(loop, signal.SIGHUP, partial(reload, broker, readings.again))
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    gc.enable()
+    collector = Collector()
+    collector.begin()
     sys.setswitchinterval(SWITCH_INTERVAL)
-    giving_back = trimming(broker)
+    giving_back = trimming(broker, collector)
     watchdog = systemd.Watchdog(loop)
     if on_ready is not None and not broker.has_failed:
         on_ready(broker, urls)
@@ -128,6 +122,7 @@ async def serve(
             await drain(broker, hurry)
     finally:
         watchdog.stop()
+        collector.end()
         if giving_back is not None:
             giving_back.stop()
         await stop(broker, servers)

@@ -7,9 +7,10 @@ ms for each 100 MB. Where that has not helped, something is kept that nobody cou
 
 Before that Python gives back what it keeps for itself: it has its objects in arenas of 1 MiB, and keeps up to 2,000 tuples of each
 length that nobody needs any more, wherever they were made. After forty thousand subscriptions had gone these held 40 MiB. A whole
-collection of the garbage collector lets them go, on the loop, where few objects are alive: it takes 0.03 us for each of these, and 2 to
-5 ms for the tuples. Where that has not helped either, what only saves time goes, which lies between what has gone: compiled selectors
-that nobody has just now, and what selectors have said of late.
+collection of the garbage collector lets them go, on the loop, where few objects are alive (generations.py): it takes 2 to 5 ms for the
+tuples. Where many are alive it takes a tenth of a second, and comes only after MUCH was in use for LONG that nothing explains: circles of
+what is gone may be that. Where a collection has not helped either, what only saves time goes, which lies between what has gone: compiled
+selectors that nobody has just now, and what selectors have said of late.
 
 Only where the system says how large a process is (/proc) and the C library can do it (glibc: malloc_trim).
 """
@@ -17,16 +18,15 @@ Only where the system says how large a process is (/proc) and the C library can 
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import mmap
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from stompbox.server.generations import Collector
     from stompbox.server.seam import Core
 
 log = logging.getLogger("stompbox")
@@ -34,8 +34,8 @@ log = logging.getLogger("stompbox")
 PERIOD: Final = 2.0  # seconds
 NEXT_LOOK: Final = 6.0
 LEAST: Final = 4 << 20  # octets for which it is worth while
-# blocks of Python's allocator, made since the start, up to which a whole collection is short
-ALIVE: Final = 100_000
+MUCH: Final = 64 << 20  # octets
+LONG: Final = 600.0  # seconds
 CONNECTION: Final = 4 << 10  # octets that an idle connection takes at the most
 _STATM: Final = Path("/proc/self/statm")
 
@@ -43,13 +43,16 @@ _STATM: Final = Path("/proc/self/statm")
 class Trimming:
     """Memory that one process gives back. `resident` is its size in octets now, `trim` gives back what is free."""
 
-    def __init__(self, broker: Core, resident: Callable[[], int], trim: Callable[[], object]) -> None:
+    def __init__(
+        self, broker: Core, collector: Collector, resident: Callable[[], int], trim: Callable[[], object]
+    ) -> None:
         self.broker = broker
+        self._collector = collector
         self._resident = resident
         self._trim = trim
-        self._blocks = sys.getallocatedblocks()
         self._size = 0
         self._least = self._unexplained()
+        self._much_since: float | None = None  # by the loop's clock
         self._running: asyncio.Task[None] | None = None
         self._timer = broker.loop.call_later(PERIOD, self._look)
 
@@ -64,6 +67,10 @@ class Trimming:
         self._timer = self.broker.loop.call_later(PERIOD, self._look)
         before = self._unexplained()
         self._least = min(self._least, before)
+        if before <= self._least + MUCH:
+            self._much_since = None
+        elif self._much_since is None:
+            self._much_since = self.broker.loop.time()
         if before > self._least + LEAST and self._running is None:
             self._running = self.broker.loop.create_task(self._give_back(before))
 
@@ -81,10 +88,17 @@ class Trimming:
 
     async def _trimmed(self) -> int:
         """What is free goes back: octets that nothing explains after that."""
-        if sys.getallocatedblocks() < self._blocks + ALIVE:
-            gc.collect()
+        if self._collector.is_short or self._is_much_for_long():
+            self._collector.collect()
         await self.broker.loop.run_in_executor(None, self._trim)
         return self._unexplained()
+
+    def _is_much_for_long(self) -> bool:
+        now = self.broker.loop.time()
+        if self._much_since is None or now < self._much_since + LONG:
+            return False
+        self._much_since = now
+        return True
 
     def stop(self) -> None:
         self._timer.cancel()
@@ -95,10 +109,10 @@ class Trimming:
         return f"<Trimming {self._least} octets that nothing explains>"
 
 
-def trimming(broker: Core) -> Trimming | None:
+def trimming(broker: Core, collector: Collector) -> Trimming | None:
     """Begins to give memory back to the system, where that is possible."""
     trim = _malloc_trim()
-    return Trimming(broker, _resident, trim) if trim is not None and _STATM.exists() else None
+    return Trimming(broker, collector, _resident, trim) if trim is not None and _STATM.exists() else None
 
 
 def _resident() -> int:

@@ -6,7 +6,6 @@ It has no terminal and no signals of its own: who stops the broker stops all of 
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import socket
@@ -17,8 +16,9 @@ from typing import Any, Final, cast
 from stompbox.server.fronts import link
 from stompbox.server.fronts.link import Kind, packed
 from stompbox.server.fronts.relay import Front
+from stompbox.server.generations import Collector
 
-GC_THRESHOLDS: Final = (2_000, 1, 9_000)  # as in the broker's process (run.py)
+PERIOD: Final = 5.0  # seconds between two looks at what was put aside for the collector
 FAILED: Final = 70  # exit code after a fault of its own: EX_SOFTWARE of sysexits.h
 LONGEST: Final = 8000  # characters of a line of the log
 
@@ -87,10 +87,11 @@ async def _serve(connected: socket.socket) -> int:
     logging.basicConfig(level=logging.INFO, handlers=[LinkHandler(front)], force=True)
     connected.setblocking(False)
     await _connect(loop, front, connected)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    await front.ended
+    collector = Collector()
+    collector.begin()
+    while not front.ended.done():
+        await asyncio.wait([front.ended], timeout=PERIOD)
+        collector.tidy()
     await asyncio.sleep(0)  # sockets that were told to close do so
     return FAILED if front.has_failed else 0
 
