@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 import socket
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from unittest.mock import Mock
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stompbox.admin import apirequest, http, listing
 from stompbox.admin.listening import AdminListener
 from stompbox.config import AdminTable, Configuration, ListenerTable
 from stompbox.server.run import start, stop
+from stompbox.server.turns import Turns
 
 WITHIN = 20.0  # seconds
+LOOKS = 10  # at the clock in a turn
 LIST = b"GET /api/v1/addresses?limit=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 GOOD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -248,3 +254,51 @@ def test_when_all_are_being_answered_one_more_is_refused(monkeypatch: pytest.Mon
             return third.recv(1 << 16)
 
     assert played(asking).startswith(b"HTTP/1.1 503")
+
+
+def test_of_many_requests_at_once_few_are_parsed_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And all are answered, also those that come in two pieces: none of the second before the first."""
+    count, turn, parsed = 60, 0, []
+    received, served = H11Protocol.data_received, Turns.serve
+
+    def note(self: H11Protocol, data: bytes) -> None:
+        parsed.append(turn)
+        received(self, data)
+
+    def serve(self: Turns) -> None:
+        nonlocal turn
+        served(self)
+        turn += 1
+
+    monkeypatch.setattr(H11Protocol, "data_received", note)
+    monkeypatch.setattr(Turns, "serve", serve)
+
+    def asking(place: tuple[str, int]) -> list[bytes]:
+        with ExitStack() as stack:
+            clients = [stack.enter_context(socket.create_connection(place, WITHIN)) for _ in range(count)]
+            clients[0].sendall(GOOD)
+            first = b""
+            while not first.endswith(b"}"):
+                first += clients[0].recv(1 << 16)
+            for piece in (LIST[:20], LIST[20:]):
+                for client in clients:
+                    client.sendall(piece)
+            return [first, *[client.recv(1 << 16) for client in clients]]
+
+    async def play() -> list[bytes]:
+        broker, servers, _ = await start(
+            Configuration(memory=True, listeners=(ListenerTable(url="tcp://127.0.0.1:0"),))
+        )
+        turns, looks = broker.turns, itertools.count()
+        turns.clock = lambda: next(looks) * turns.budget / LOOKS
+        listener = AdminListener(broker, AdminTable(listen="127.0.0.1:0", max_connections_per_address=-1))
+        try:
+            return await asyncio.to_thread(asking, listener.sockets[0].getsockname())
+        finally:
+            await stop(broker, servers)
+            await listener.close()
+
+    answers = asyncio.run(play())
+    assert [answer.split()[1] for answer in answers] == [b"200"] * (count + 1)
+    assert max(Counter(parsed).values()) <= 2 * LOOKS, parsed
+    assert len(set(parsed)) > count // LOOKS

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -34,13 +35,14 @@ ASKING: Final = 0.1  # seconds for the first request of who has just connected t
 class HttpProtocol(H11Protocol):
     """Closes on who does not ask, or does not read: they must not hold the CONNECTIONS, neither for long nor together.
 
-    `most`: connections of one client address (an IPv6 network of 64 bits); -1: no limit. So nobody has all of the CONNECTIONS, whatever
-    it asks: its newcomer takes the place of one of its own that does not ask, and gets 503 where all of them are being answered.
+    One client address (an IPv6 network of 64 bits) has `max-connections-per-address`; -1: no limit. So nobody has all of the CONNECTIONS,
+    whatever it asks: its newcomer takes the place of one of its own that does not ask, and gets 503 where all of them are being answered.
     """
 
     _deadline: asyncio.TimerHandle
     _since: float  # it waits for a head
     _unread: asyncio.TimerHandle | None = None  # while much of an answer waits for its reader
+    _is_put_off = False  # what it has said waits for a turn
 
     def __init__(
         self,
@@ -48,10 +50,11 @@ class HttpProtocol(H11Protocol):
         state: ServerState,
         app_state: dict[str, Any],
         loop: asyncio.AbstractEventLoop,
-        most: int,
+        listener: AdminListener,
     ) -> None:
         super().__init__(config, state, app_state, loop)
-        self._most = most
+        self._most = listener.table.max_connections_per_address
+        self._turns = listener.broker.turns
         self.answered = asyncio.Event()  # once
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -81,8 +84,25 @@ class HttpProtocol(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the connection is open and no request of it is being answered."""
-        return self.cycle is None or self.cycle.response_complete
+        """Whether the connection is open and no request of it is being answered, or about to be."""
+        return not self._is_put_off and (self.cycle is None or self.cycle.response_complete)
+
+    def data_received(self, data: bytes) -> None:
+        """To parse a request takes as long as to answer it: of very many at once others wait for a turn of them, and no longer."""
+        if not self._turns.is_over:
+            super().data_received(data)
+            return
+        self._is_put_off = True
+        self.transport.pause_reading()
+        self._turns.later(partial(self._obey, data))
+
+    def _obey(self, data: bytes, _: float) -> bool:
+        self._is_put_off = False
+        if not self.transport.is_closing():
+            super().data_received(data)
+        if not (self.transport.is_closing() or self.flow.read_paused):
+            self.transport.resume_reading()
+        return False
 
     def _expect(self) -> None:
         loop = asyncio.get_running_loop()
@@ -185,7 +205,7 @@ async def serve(listener: AdminListener, config: uvicorn.Config) -> HttpServer:
 
     def connected() -> HttpProtocol:
         app_state: dict[str, Any] = {}
-        return HttpProtocol(config, state, app_state, loop, listener.table.max_connections_per_address)
+        return HttpProtocol(config, state, app_state, loop, listener)
 
     servers = [
         await loop.create_unix_server(connected, sock=each, **unixsocket.KEPT)
