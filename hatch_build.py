@@ -48,7 +48,7 @@ LEFT_OUT = {
     "server/transport/host.py": "protocols alone, as server/seam.py",
     "server/transport/websocket.py": "its classes are below those of a library",
     "server/transport/inflating.py": "the same",
-    "server/transport/tls.py": "a class inside a function, which mypyc has not",
+    "server/transport/tls.py": "runs once for each listener",
     "server/transport/keystores.py": "runs once for each listener",
     "server/transport/proxy.py": "runs once for each connection",
     "server/transport/admission.py": "the same",

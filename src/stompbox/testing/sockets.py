@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from stompbox.server.faults import guarded
 from stompbox.server.transport.tcp import Acceptor, Socket
-from stompbox.server.transport.tls import secured
+from stompbox.server.transport.tlstransport import TlsTransport
 
 if TYPE_CHECKING:
     from stompbox.config import Listener
@@ -155,4 +155,4 @@ class TestedAcceptor(Acceptor):
 
     def receive(self) -> asyncio.BaseProtocol:
         accepted = TestedSocket(self.broker, self)
-        return accepted if self.context is None else secured(accepted, self.context, self.broker.loop)
+        return accepted if self.context is None else TlsTransport(accepted, self.context)

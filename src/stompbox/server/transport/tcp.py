@@ -21,7 +21,8 @@ from stompbox.server.transport import descriptors, proxy, unixsocket
 from stompbox.server.transport.admission import Admission, no_files
 from stompbox.server.transport.crowd import Crowd
 from stompbox.server.transport.deadlines import Deadlines
-from stompbox.server.transport.tls import secured, tls_context
+from stompbox.server.transport.tls import tls_context
+from stompbox.server.transport.tlstransport import TlsTransport
 from stompbox.server.turns import FEW
 
 if TYPE_CHECKING:
@@ -110,9 +111,8 @@ class Socket(asyncio.Protocol):
         self._limit_buffer()
 
     def _limit_buffer(self) -> None:
-        # With no room at all in its buffer a transport writes at once, and tells when the system has taken everything. That of TLS
-        # would never tell with 0: it pauses at its limit, a plain one beyond
-        self._transport.set_write_buffer_limits(high=1 if self.listener.is_tls else 0, low=0)
+        # With no room at all in its buffer a transport writes at once, and tells when the system has taken everything
+        self._transport.set_write_buffer_limits(high=0, low=0)
 
     def _is_located(self) -> bool:
         """Whether its address may have one connection more."""
@@ -303,8 +303,7 @@ class Socket(asyncio.Protocol):
     @property
     def unsent(self) -> int:
         """Octets that were written and that the system has not taken."""
-        size = self._transport.get_write_buffer_size()
-        return size if self._raw is self._transport else size + self._raw.get_write_buffer_size()
+        return self._transport.get_write_buffer_size()
 
     @property
     def silence(self) -> float | None:
@@ -481,7 +480,7 @@ class Acceptor:
         accepted = Socket(self.broker, self)
         if self.context is None:
             return accepted
-        return secured(accepted, self.context, self.broker.loop)
+        return TlsTransport(accepted, self.context)
 
 
 async def listen(broker: Broker, listener: Listener, acceptor: Acceptor | None = None) -> asyncio.Server:

@@ -1,0 +1,277 @@
+"""TLS between two ends in memory: a client of Python's own, and the transport under test with a raw one that keeps what it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import suppress
+from typing import cast
+
+import pytest
+
+from stompbox.server.transport.tlstransport import ANSWERS, PIECE, TlsTransport
+from tests.certificates import of_localhost
+
+MEGABYTE = bytes(range(256)) * 4096
+
+
+class Raw:
+    """What the loop would write, and what it was told."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.unread = 0
+        self.is_closed = self.is_aborted = False
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = self.is_aborted = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return {"peername": ("192.0.2.1", 5)}.get(name, default)
+
+
+class Visitor:
+    """What it was told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+        self.transport: TlsTransport | None = None
+
+    def accepted(self, transport: asyncio.Transport) -> None:
+        assert transport.get_extra_info("peername") == ("192.0.2.1", 5)
+        self.told.append("accepted")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(TlsTransport, transport)
+        self.told.append("made")
+
+    def data_received(self, data: bytes) -> None:
+        self.told.append(data)
+
+    def eof_received(self) -> bool:
+        self.told.append("end")
+        return False
+
+    def pause_writing(self) -> None:
+        self.told.append("paused")
+
+    def resume_writing(self) -> None:
+        self.told.append("resumed")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.told.append(error)
+
+
+class Ends:
+    """Both ends, before the hand-shake."""
+
+    def __init__(self, folder: object, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> None:
+        pem = f"{folder}/server.pem"
+        with open(pem, "w") as file:
+            file.write(of_localhost())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem)
+        self.raw, self.visitor = Raw(), Visitor()
+        self.server = TlsTransport(self.visitor, context)
+        self.server.connection_made(cast(asyncio.BaseTransport, self.raw))
+        trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+        trusting.maximum_version = version
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.client = trusting.wrap_bio(self.incoming, self.outgoing)
+
+    def hear(self) -> None:
+        """The client gets what the server has written."""
+        for data in self.raw.written:
+            self.incoming.write(data)
+        self.raw.written.clear()
+
+    def shake_hands(self, piece: int = 1 << 20) -> None:
+        for _ in range(10):
+            try:
+                self.client.do_handshake()
+            except ssl.SSLWantReadError:
+                self.send(piece)
+                self.hear()
+            else:
+                return
+        raise AssertionError("no end of it")
+
+    def send(self, piece: int = 1 << 20) -> None:
+        """The server gets what the client has written, in reads of so many octets."""
+        data = self.outgoing.read()
+        for at in range(0, len(data), piece):
+            self.server.data_received(data[at : at + piece])
+
+    def read(self) -> bytes:
+        """All that the client has been told."""
+        self.hear()
+        found = b""
+        try:
+            while more := self.client.read(1 << 20):
+                found += more
+        except ssl.SSLWantReadError:
+            pass
+        return found
+
+
+VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+@pytest.fixture(params=VERSIONS, ids=lambda version: version.name)
+def ends(tmp_path: object, request: pytest.FixtureRequest) -> Ends:
+    """After the hand-shake."""
+    found = Ends(tmp_path, request.param)
+    found.shake_hands()
+    found.send()
+    found.read()
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+def test_a_hand_shake_is_seen_from_its_first_octet_on(
+    tmp_path: object, version: ssl.TLSVersion, piece: int
+) -> None:
+    ends = Ends(tmp_path, version)
+    assert ends.visitor.told == ["accepted"]
+    ends.shake_hands(piece)
+    ends.client.write(b"CONNECT")  # behind what the hand-shake still had to say
+    ends.send(piece)
+    assert ends.visitor.told == ["accepted", "made", b"CONNECT"]
+    assert ends.client.version() == version.name.replace("_", ".")
+
+
+@pytest.mark.parametrize("piece", [1000, PIECE, PIECE + 1, 1 << 21])
+def test_what_one_read_brings_comes_at_once(ends: Ends, piece: int) -> None:
+    for at in range(0, len(MEGABYTE), PIECE):  # a record each
+        ends.client.write(MEGABYTE[at : at + PIECE])
+    reads = -(-ends.outgoing.pending // piece)
+    del ends.visitor.told[2:]
+    ends.send(piece)
+    found = ends.visitor.told[2:]
+    assert b"".join(cast("list[bytes]", found)) == MEGABYTE
+    assert len(found) <= reads
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1, len(MEGABYTE)])
+def test_what_is_written_goes_out_at_once(ends: Ends, size: int) -> None:
+    assert ends.visitor.transport is ends.server
+    ends.server.write(MEGABYTE[:size])
+    assert len(ends.raw.written) == 1
+    assert ends.read() == MEGABYTE[:size]
+
+
+def test_the_end_of_a_peer_comes_behind_what_it_has_said(ends: Ends) -> None:
+    ends.client.write(b"last")
+    with pytest.raises(ssl.SSLWantReadError):
+        ends.client.unwrap()
+    ends.send()
+    assert ends.visitor.told[2:] == [b"last", "end"]
+    assert ends.raw.is_closed and not ends.raw.is_aborted
+    ends.hear()
+    ends.client.unwrap()  # it is told of ours, too
+    ends.server.connection_lost(None)
+    assert ends.visitor.told[4:] == [None]
+
+
+def test_an_end_without_a_word_of_tls_closes(ends: Ends) -> None:
+    assert not ends.server.eof_received()
+
+
+def test_the_close_says_so_to_the_peer(ends: Ends) -> None:
+    ends.server.write(b"bye")
+    ends.server.close()
+    ends.server.close()
+    ends.server.write(b"too late")
+    assert ends.server.is_closing() and ends.raw.is_closed
+    ends.hear()
+    assert ends.client.read() == b"bye"
+    with suppress(ssl.SSLZeroReturnError):
+        assert ends.client.read() == b""
+    ends.client.write(b"x")
+    ends.send()
+    assert len(ends.visitor.told) == 2, "nobody hears of it"
+
+
+@pytest.mark.parametrize(
+    "said", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x04\xff\x00\x00\x00", b"\0" * 100_000]
+)
+def test_what_is_no_tls_ends_it(tmp_path: object, said: bytes) -> None:
+    ends = Ends(tmp_path)
+    ends.server.data_received(said)
+    assert ends.raw.is_closed
+    assert ends.visitor.told == ["accepted"]
+    ends.server.connection_lost(None)
+    assert isinstance(ends.visitor.told[1], ssl.SSLError)
+
+
+def test_who_has_no_version_in_common_is_told(tmp_path: object) -> None:
+    ends = Ends(tmp_path, ssl.TLSVersion.TLSv1_2)
+    context = ends.server.get_extra_info("ssl_object").context
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    ends.server = TlsTransport(ends.visitor, context)
+    ends.server.connection_made(cast(asyncio.BaseTransport, ends.raw))
+    with pytest.raises(ssl.SSLError, match=r"(?i)version"):
+        ends.shake_hands()
+
+
+def test_a_record_that_was_changed_ends_it_behind_what_came_before(ends: Ends) -> None:
+    ends.client.write(b"good")
+    good = ends.outgoing.read()
+    ends.client.write(b"bad")
+    bad = bytearray(ends.outgoing.read())
+    bad[-1] ^= 1
+    ends.server.data_received(good + bytes(bad))
+    assert ends.visitor.told[2:] == [b"good"]
+    assert ends.raw.is_closed
+    with pytest.raises(ssl.SSLError):
+        ends.read()  # the alert that says why
+    ends.server.connection_lost(None)
+    assert isinstance(ends.visitor.told[3], ssl.SSLError)
+
+
+def test_who_does_not_read_what_tls_itself_answers_has_no_more_of_it_kept(ends: Ends) -> None:
+    for unread in (ANSWERS, ANSWERS + 1):
+        ends.raw.unread = unread
+        ends.server._outgoing.write(b"new keys")
+        ends.client.write(b"x")
+        ends.send()
+        assert ends.raw.is_aborted == (unread > ANSWERS)
+    ends.server.connection_lost(None)
+    assert isinstance(ends.visitor.told[-1], ConnectionAbortedError)
+
+
+def test_how_fast_the_peer_reads_is_passed_on(ends: Ends) -> None:
+    ends.server.pause_writing()
+    ends.server.resume_writing()
+    assert ends.visitor.told[2:] == ["paused", "resumed"]
+
+
+def test_a_transport_that_was_lost_tells_nobody_any_more(ends: Ends) -> None:
+    ends.server.connection_lost(OSError(104, "reset"))
+    assert isinstance(ends.visitor.told[2], OSError)
+    ends.server.pause_writing()
+    ends.server.resume_writing()
+    ends.server.data_received(b"x")
+    ends.server.connection_lost(None)
+    assert len(ends.visitor.told) == 3
+
+
+def test_what_is_known_of_the_connection(ends: Ends) -> None:
+    assert ends.server.get_extra_info("peername") == ("192.0.2.1", 5)
+    assert ends.server.get_extra_info("peercert", "none") == "none"
+    assert ends.server.get_extra_info("ssl_object").version() == ends.client.version()
+    assert not ends.server.can_write_eof()
