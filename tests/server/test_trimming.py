@@ -13,6 +13,7 @@ import pytest
 from stompbox.selectors import SelectorLimits
 from stompbox.server import generations, trimming
 from stompbox.server.generations import Collector
+from stompbox.server.run import OfBroker
 from stompbox.server.trimming import LEAST, LONG, MUCH, Trimming
 from tests.conftest import Serve
 from tests.server.world import House, configured, play
@@ -55,7 +56,7 @@ async def looked(house: House, process: Process, times: int = 3) -> None:
 def test_what_is_free_is_given_back_in_a_thread(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         process = Process()
-        giving_back = Trimming(house.broker, Collector(), process.resident, process.trim)
+        giving_back = Trimming(OfBroker(house.broker), Collector(), process.resident, process.trim)
         process.size, process.free = IDLE + LEAST, LEAST
         await looked(house, process)
         assert not process.trims, "it is not worth while"
@@ -83,7 +84,7 @@ def test_a_process_that_can_open_no_file_gives_back_all_the_same(tmp_path: Path)
                 raise OSError(24, "Too many open files", "/proc/self/statm")
             return size
 
-        giving_back = Trimming(house.broker, Collector(), resident, process.trim)
+        giving_back = Trimming(OfBroker(house.broker), Collector(), resident, process.trim)
         has_files = False
         await looked(house, process)
         assert not house.broker.has_failed
@@ -98,7 +99,7 @@ def test_a_process_that_can_open_no_file_gives_back_all_the_same(tmp_path: Path)
 def test_what_is_kept_is_not_asked_for(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         process, memory = Process(), house.broker.engine.memory
-        giving_back = Trimming(house.broker, Collector(), process.resident, process.trim)
+        giving_back = Trimming(OfBroker(house.broker), Collector(), process.resident, process.trim)
         memory.size, process.size = 50 * LEAST, IDLE + 50 * LEAST
         await looked(house, process)
         assert not process.trims
@@ -112,7 +113,7 @@ def test_what_is_kept_is_not_asked_for(tmp_path: Path) -> None:
 def test_where_it_does_not_help_it_is_not_done_at_each_look(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         process = Process()
-        giving_back = Trimming(house.broker, Collector(), process.resident, process.trim)
+        giving_back = Trimming(OfBroker(house.broker), Collector(), process.resident, process.trim)
         process.size = IDLE + 50 * LEAST
         await house.until(lambda: process.trims, "it is tried")
         await looked(house, process, 20)
@@ -166,7 +167,7 @@ def test_python_gives_back_what_it_keeps_where_few_objects_are_alive(
 
     async def story(house: House) -> None:
         process = Process()
-        giving_back = Trimming(house.broker, Collector(), process.resident, process.trim)
+        giving_back = Trimming(OfBroker(house.broker), Collector(), process.resident, process.trim)
         circle = old_circle()
         process.size, process.free = IDLE + 50 * LEAST, 50 * LEAST
         await house.until(lambda: process.size == IDLE, "it is given back")
@@ -189,7 +190,7 @@ def test_a_whole_collection_of_much_comes_where_what_nothing_explains_stays(
 
     async def story(house: House) -> None:
         process, loop = Process(), house.broker.loop
-        giving_back = Trimming(house.broker, Collector(), process.resident, process.trim)
+        giving_back = Trimming(OfBroker(house.broker), Collector(), process.resident, process.trim)
         circle = old_circle()
         process.size = IDLE + 2 * MUCH
         await looked(house, process, 20)
@@ -217,7 +218,7 @@ def test_a_whole_collection_of_much_comes_where_what_nothing_explains_stays(
 def test_what_only_saves_time_goes_where_that_has_not_helped(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         process, cache = Process(), house.broker.selectors
-        giving_back = Trimming(house.broker, Collector(), process.resident, process.trim)
+        giving_back = Trimming(OfBroker(house.broker), Collector(), process.resident, process.trim)
         ask = partial(cache.compiled, user="u", conversion=True, limits=SelectorLimits())
         used, _ = ask("a = 1"), [ask(f"b = {number}") for number in range(50)]
         house.broker.engine.verdicts.note((used.number, 1, 0, True), value=True)

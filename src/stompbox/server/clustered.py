@@ -20,7 +20,7 @@ from stompbox.server.faults import STOPPED
 from stompbox.server.generations import Collector
 from stompbox.server.readings import Readings
 from stompbox.server.reloading import reload
-from stompbox.server.run import SWITCH_INTERVAL, Attached, on_signal, tell
+from stompbox.server.run import SWITCH_INTERVAL, Attached, OfBroker, on_signal, tell
 from stompbox.server.stopping import drain
 from stompbox.server.transport.tcp import Acceptor
 from stompbox.server.trimming import trimming
@@ -139,7 +139,7 @@ class Process:
             self.readings.broker = broker
             broker.readings = self.readings
         self._attached = self.beside.leader(node, broker)
-        giving_back = trimming(broker, self.collector)
+        giving_back = trimming(OfBroker(broker), self.collector)
         try:
             await leadership.ended.wait()
             if node.stopped.is_set() and not broker.has_failed:

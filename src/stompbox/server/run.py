@@ -25,7 +25,7 @@ from stompbox.server.reloading import reload
 from stompbox.server.stopping import drain
 from stompbox.server.transport import descriptors
 from stompbox.server.transport.tcp import listen
-from stompbox.server.trimming import trimming
+from stompbox.server.trimming import CONNECTION, TLS, trimming
 from stompbox.store.base import Store
 from stompbox.store.losses import Losses
 from stompbox.store.memory import MemoryStore
@@ -106,7 +106,7 @@ async def serve(
     collector = Collector()
     collector.begin()
     sys.setswitchinterval(SWITCH_INTERVAL)
-    giving_back = trimming(broker, collector)
+    giving_back = trimming(OfBroker(broker), collector)
     watchdog = systemd.Watchdog(loop)
     if on_ready is not None and not broker.has_failed:
         on_ready(broker, urls)
@@ -130,6 +130,27 @@ async def serve(
             await _close(attached, broker)
     if broker.faults.last is not None:
         raise broker.faults.last
+
+
+class OfBroker:
+    """The broker's own process, as what gives memory back."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.loop = broker.loop
+
+    @property
+    def kept(self) -> int:
+        counted = sum(self._broker.ledger.by_kind.values())
+        return counted + CONNECTION * len(self._broker.sockets) + TLS * descriptors.with_tls()
+
+    async def let_go(self) -> bool:
+        selectors, verdicts = self._broker.selectors, self._broker.engine.verdicts
+        if not (len(selectors) or len(verdicts)):
+            return False
+        await self._broker.turns.taken(selectors.letting_go())
+        verdicts.forget()
+        return True
 
 
 def _tell_of_files(broker: Broker) -> None:

@@ -12,7 +12,8 @@ tuples. Where many are alive it takes a tenth of a second, and comes only after 
 what is gone may be that. Where a collection has not helped either, what only saves time goes, which lies between what has gone: compiled
 selectors that nobody has just now, and what selectors have said of late.
 
-Only where the system says how large a process is (/proc) and the C library can do it (glibc: malloc_trim).
+Only where the system says how large a process is (/proc) and the C library can do it (glibc: malloc_trim). The broker's process does so
+and each front, which has what TLS takes.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ import mmap
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from stompbox.server.generations import Collector
-    from stompbox.server.seam import Core
 
 log = logging.getLogger("stompbox")
 
@@ -37,16 +37,30 @@ LEAST: Final = 4 << 20  # octets for which it is worth while
 MUCH: Final = 64 << 20  # octets
 LONG: Final = 600.0  # seconds
 CONNECTION: Final = 4 << 10  # octets that an idle connection takes at the most
+TLS: Final = 16 << 10  # and OpenSSL for it, in the process that has its socket
 _STATM: Final = Path("/proc/self/statm")
+
+
+class Whose(Protocol):
+    """Whose process it is."""
+
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def kept(self) -> int:
+        """Octets that are kept for somebody, and counted."""
+
+    async def let_go(self) -> bool:
+        """Lets go what only saves time. Whether there was any."""
 
 
 class Trimming:
     """Memory that one process gives back. `resident` is its size in octets now, `trim` gives back what is free."""
 
     def __init__(
-        self, broker: Core, collector: Collector, resident: Callable[[], int], trim: Callable[[], object]
+        self, whose: Whose, collector: Collector, resident: Callable[[], int], trim: Callable[[], object]
     ) -> None:
-        self.broker = broker
+        self._whose = whose
         self._collector = collector
         self._resident = resident
         self._trim = trim
@@ -54,32 +68,28 @@ class Trimming:
         self._least = self._unexplained()
         self._much_since: float | None = None  # by the loop's clock
         self._running: asyncio.Task[None] | None = None
-        self._timer = broker.loop.call_later(PERIOD, self._look)
+        self._timer = whose.loop.call_later(PERIOD, self._look)
 
     def _unexplained(self) -> int:
         """Octets of the process that are not kept for anybody, the code itself among them."""
-        kept = sum(self.broker.ledger.by_kind.values()) + CONNECTION * len(self.broker.sockets)
         with suppress(OSError):  # the process can open no file more just now: it counts as large as it was
             self._size = self._resident()
-        return self._size - kept
+        return self._size - self._whose.kept
 
     def _look(self) -> None:
-        self._timer = self.broker.loop.call_later(PERIOD, self._look)
+        self._timer = self._whose.loop.call_later(PERIOD, self._look)
         before = self._unexplained()
         self._least = min(self._least, before)
         if before <= self._least + MUCH:
             self._much_since = None
         elif self._much_since is None:
-            self._much_since = self.broker.loop.time()
+            self._much_since = self._whose.loop.time()
         if before > self._least + LEAST and self._running is None:
-            self._running = self.broker.loop.create_task(self._give_back(before))
+            self._running = self._whose.loop.create_task(self._give_back(before))
 
     async def _give_back(self, before: int) -> None:
         after = await self._trimmed()
-        selectors, verdicts = self.broker.selectors, self.broker.engine.verdicts
-        if after > self._least + LEAST and (len(selectors) or len(verdicts)):
-            await self.broker.turns.taken(selectors.letting_go())
-            verdicts.forget()
+        if after > self._least + LEAST and await self._whose.let_go():
             after = await self._trimmed()
         log.debug("%d octets of memory went back to the system", max(0, before - after))
         if after > self._least + LEAST:
@@ -90,11 +100,11 @@ class Trimming:
         """What is free goes back: octets that nothing explains after that."""
         if self._collector.is_short or self._is_much_for_long():
             self._collector.collect()
-        await self.broker.loop.run_in_executor(None, self._trim)
+        await self._whose.loop.run_in_executor(None, self._trim)
         return self._unexplained()
 
     def _is_much_for_long(self) -> bool:
-        now = self.broker.loop.time()
+        now = self._whose.loop.time()
         if self._much_since is None or now < self._much_since + LONG:
             return False
         self._much_since = now
@@ -109,10 +119,10 @@ class Trimming:
         return f"<Trimming {self._least} octets that nothing explains>"
 
 
-def trimming(broker: Core, collector: Collector) -> Trimming | None:
+def trimming(whose: Whose, collector: Collector) -> Trimming | None:
     """Begins to give memory back to the system, where that is possible."""
     trim = _malloc_trim()
-    return Trimming(broker, collector, _resident, trim) if trim is not None and _STATM.exists() else None
+    return Trimming(whose, collector, _resident, trim) if trim is not None and _STATM.exists() else None
 
 
 def _resident() -> int:

@@ -17,8 +17,9 @@ from stompbox.server.fronts import link
 from stompbox.server.fronts.link import Kind, packed
 from stompbox.server.fronts.relay import Front
 from stompbox.server.generations import Collector
+from stompbox.server.transport import descriptors
+from stompbox.server.trimming import CONNECTION, TLS, trimming
 
-PERIOD: Final = 5.0  # seconds between two looks at what was put aside for the collector
 FAILED: Final = 70  # exit code after a fault of its own: EX_SOFTWARE of sysexits.h
 LONGEST: Final = 8000  # characters of a line of the log
 
@@ -68,6 +69,21 @@ class Link(asyncio.Protocol):
         self.front.end()
 
 
+class OfFront:
+    """The process, as what gives memory back: all that it keeps it has for a client of its own."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self.loop = front.loop
+
+    @property
+    def kept(self) -> int:
+        return CONNECTION * len(self._front.sockets) + TLS * descriptors.with_tls()
+
+    async def let_go(self) -> bool:
+        return False
+
+
 class LinkHandler(logging.Handler):
     """The log is the broker's."""
 
@@ -89,9 +105,10 @@ async def _serve(connected: socket.socket) -> int:
     await _connect(loop, front, connected)
     collector = Collector()
     collector.begin()
-    while not front.ended.done():
-        await asyncio.wait([front.ended], timeout=PERIOD)
-        collector.tidy()
+    giving_back = trimming(OfFront(front), collector)
+    await front.ended
+    if giving_back is not None:
+        giving_back.stop()
     await asyncio.sleep(0)  # sockets that were told to close do so
     return FAILED if front.has_failed else 0
 

@@ -12,7 +12,17 @@ before that, each with a word. This file counts; whom it concerns, admission.py 
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from stompbox.config import Listener
+
+
+class Accepted(Protocol):
+    """A socket of a client."""
+
+    listener: Listener
+
 
 WANTED: Final = 65536  # files, where the system lets the process have so many: LimitNOFILE of deploy/systemd
 MARGIN: Final = 64  # files that sockets leave,
@@ -21,7 +31,12 @@ LINGERING: Final = MARGIN // 2  # and how many of those sockets may have that we
 OPEN: Final = 32
 UNLIMITED: Final = 1 << 30
 # clients' sockets that are open in this process, of whatever listener and broker; those that others have for it are not
-SOCKETS: Final[set[object]] = set()
+SOCKETS: Final[set[Accepted]] = set()
+
+
+def with_tls() -> int:
+    """How many of these sockets speak TLS."""
+    return sum([one.listener.is_tls for one in SOCKETS])
 
 
 def limit() -> int:
