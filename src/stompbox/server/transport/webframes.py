@@ -25,7 +25,7 @@ _LENGTH: Final = 0x7F
 _OF_TWO, _OF_EIGHT = 126, 127  # what stands for a length of 2 or 8 octets
 _TEXT, _BINARY = 0x81, 0x82  # FIN and the opcode: a message of one frame, not compressed
 _SIMPLE: Final = frozenset((_TEXT, _BINARY))
-_MORE: Final = struct.Struct(">H4s")  # length and mask, where the length has two octets
+_WHOLE: Final = struct.Struct(">BBH4s")  # a head whose length has two octets
 _HEAD: Final = 6  # octets of a masked head whose length has seven bits
 _LONG_HEAD: Final = 8  # and of one where two octets more have it
 _LONG: Final = _MASKED | _OF_TWO  # the second octet of such a head
@@ -48,14 +48,16 @@ def whole_messages(data: bytes, at: int, most: int, limit: int) -> Whole:
     begin, size = at, len(data)
     payloads: list[bytes] = []
     is_text = has_text = False
-    unpack, unmasked = _MORE.unpack_from, _apply_mask
+    unpack, unmasked = _WHOLE.unpack_from, _apply_mask
     while len(payloads) < most and at + _HEAD <= size:
-        kind, mark, start = data[at], data[at + 1], at + _HEAD
-        if mark == _LONG and at + _LONG_HEAD <= size:
-            length, mask = unpack(data, at + 2)
+        if at + _LONG_HEAD <= size:
+            kind, mark, length, mask = unpack(data, at)
             start = at + _LONG_HEAD
-        else:
-            length, mask = mark - _MASKED, data[at + 2 : start]
+        else:  # a last one of one octet or none, as a heart-beat; a longer one is not whole
+            kind, mark, length, mask, start = data[at], data[at + 1], size, b"", at + 1
+        if mark != _LONG:
+            length, start = mark - _MASKED, at + _HEAD
+            mask = data[at + 2 : start]
         stop = start + length
         if kind not in _SIMPLE or not _MASKED <= mark <= _LONG or stop > size or length > limit:
             break
