@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from weakref import ReferenceType, ref
@@ -181,6 +183,26 @@ def test_python_gives_back_what_it_keeps_where_few_objects_are_alive(
         gc.enable()
 
 
+class Clock:
+    """The loop's own, and what has passed besides."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.passed = 0.0
+        now = loop.time
+        monkeypatch.setattr(loop, "time", lambda: now() + self.passed, raising=False)
+
+
+@pytest.fixture
+def put_aside() -> Iterator[None]:
+    """Nothing is collected but what is asked for, and what is old now is put aside."""
+    gc.disable()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+@pytest.mark.usefixtures("put_aside")
 def test_a_whole_collection_of_much_comes_where_what_nothing_explains_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,30 +211,61 @@ def test_a_whole_collection_of_much_comes_where_what_nothing_explains_stays(
     monkeypatch.setattr(trimming, "NEXT_LOOK", 0.0)
 
     async def story(house: House) -> None:
-        process, loop = Process(), house.broker.loop
+        process, clock = Process(), Clock(house.broker.loop, monkeypatch)
         giving_back = Trimming(OfBroker(house.broker), Collector(), process.resident, process.trim)
         circle = old_circle()
-        process.size = IDLE + 2 * MUCH
+        for much in (2 * MUCH, 0, 2 * MUCH):
+            clock.passed += LONG / 2
+            process.size = IDLE + much
+            await looked(house, process, 20)
+        clock.passed += LONG / 3
         await looked(house, process, 20)
-        process.size = IDLE
-        await looked(house, process, 20)
-        began = loop.time()
-        process.size = IDLE + 2 * MUCH
-        await looked(house, process, 20)
-        passed = 0.0
-        monkeypatch.setattr(loop, "time", lambda time=loop.time: time() + passed, raising=False)
-        passed = LONG / 2
-        await looked(house, process, 20)
-        assert circle() is not None, f"nothing explains it for {loop.time() - began} s"
-        passed = LONG
+        assert circle() is not None, "there was less in between"
+        clock.passed += LONG / 2
         await house.until(lambda: circle() is None, "it is found")
+        circle = old_circle()
+        await looked(house, process, 20)
+        assert circle() is not None
+        clock.passed += LONG
+        await house.until(lambda: circle() is None, "and again after as long")
         giving_back.stop()
 
-    gc.disable()
-    try:
-        play(configured(tmp_path), story)
-    finally:
-        gc.enable()
+    play(configured(tmp_path), story)
+
+
+@pytest.mark.usefixtures("put_aside")
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_was_put_aside_is_looked_through_once_few_objects_are_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_known: bool
+) -> None:
+    """Also where nothing can be given back; not more often than it is worth."""
+    monkeypatch.setattr(generations, "ALIVE", -(1 << 40))
+
+    async def story(house: House) -> None:
+        process, clock, collector = Process(), Clock(house.broker.loop, monkeypatch), Collector()
+        collector.has_put_aside = True
+        resident = process.resident if is_known else None
+        giving_back = Trimming(OfBroker(house.broker), collector, resident, process.trim)
+        circle = old_circle()
+        gc.freeze()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert circle() is not None, "many are alive"
+        monkeypatch.setattr(generations, "ALIVE", 1 << 40)
+        await house.until(lambda: circle() is None, "it is found")
+        assert not collector.has_put_aside
+        circle = old_circle()
+        collector.has_put_aside = True
+        clock.passed += LONG / 2
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert circle() is not None
+        clock.passed += LONG
+        await house.until(lambda: circle() is None, "and again")
+        assert process.trims == []
+        giving_back.stop()
+
+    play(configured(tmp_path), story)
 
 
 def test_what_only_saves_time_goes_where_that_has_not_helped(tmp_path: Path) -> None:

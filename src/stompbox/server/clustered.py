@@ -145,8 +145,7 @@ class Process:
             if node.stopped.is_set() and not broker.has_failed:
                 await self._stop(leadership)
         finally:
-            if giving_back is not None:
-                giving_back.stop()
+            giving_back.stop()
             node.obey(broker.configuration)
             await node.give_up(leadership)
             await self._leave()

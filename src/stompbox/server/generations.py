@@ -11,7 +11,7 @@ a look takes long, and the next one once that may be many.
 The oldest (Collector): messages live in flat lists, and what is gone refers to nobody, so that next to nothing waits for a collection of
 all that is alive. Where that is much it does not come at all: what has become old is put aside (gc.freeze) before it is much. With 5,000
 connections and what they were told a whole collection took 115 ms, every five minutes. What is put aside goes like all else once nobody
-refers to it; circles among it are found when few objects are alive again (trimming.py).
+refers to it; circles among it are looked for when few objects are alive again (trimming.py).
 """
 
 from __future__ import annotations
@@ -83,19 +83,12 @@ class Collector:
         """Whether few objects are alive, so that a whole collection takes little."""
         return sys.getallocatedblocks() < self._blocks + ALIVE
 
-    def collect(self) -> None:
-        """All there is; what the start has made only where more than that was put aside: it takes 20 ms."""
-        has_put_aside, self.has_put_aside = self.has_put_aside, False
-        if has_put_aside:
-            gc.unfreeze()
+    def collect_all(self) -> None:
+        """What was put aside as well, and what the start has made: that alone takes 20 ms."""
+        self.has_put_aside = False
+        gc.unfreeze()
         gc.collect()
-        if has_put_aside:
-            gc.freeze()
-
-    def tidy(self) -> None:
-        """What was put aside is looked through once few objects are alive again."""
-        if self.has_put_aside and self.is_short:
-            self.collect()
+        gc.freeze()
 
     def __repr__(self) -> str:
         return f"<Collector has_put_aside={self.has_put_aside}>"

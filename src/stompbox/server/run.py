@@ -123,8 +123,7 @@ async def serve(
     finally:
         watchdog.stop()
         collector.end()
-        if giving_back is not None:
-            giving_back.stop()
+        giving_back.stop()
         await stop(broker, servers)
         if attached is not None:  # until now it has said that the broker stops
             await _close(attached, broker)

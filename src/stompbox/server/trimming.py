@@ -6,19 +6,23 @@ become larger than what it keeps (ledger.py) explains; if so the C library is to
 ms for each 100 MB. Where that has not helped, something is kept that nobody counts, and the next look is NEXT_LOOK later.
 
 Before that Python gives back what it keeps for itself: it has its objects in arenas of 1 MiB, and keeps up to 2,000 tuples of each
-length that nobody needs any more, wherever they were made. After forty thousand subscriptions had gone these held 40 MiB. A whole
-collection of the garbage collector lets them go, on the loop, where few objects are alive (generations.py): it takes 2 to 5 ms for the
-tuples. Where many are alive it takes a tenth of a second, and comes only after MUCH was in use for LONG that nothing explains: circles of
-what is gone may be that. Where a collection has not helped either, what only saves time goes, which lies between what has gone: compiled
-selectors that nobody has just now, and what selectors have said of late.
+length that nobody needs any more, wherever they were made. After forty thousand subscriptions had gone these held 40 MiB. A collection
+of the garbage collector lets them go, on the loop, where few objects are alive (generations.py): it takes 2 to 5 ms for the tuples. Where
+that has not helped either, what only saves time goes, which lies between what has gone: compiled selectors that nobody has just now, and
+what selectors have said of late.
 
-Only where the system says how large a process is (/proc) and the C library can do it (glibc: malloc_trim). The broker's process does so
-and each front, which has what TLS takes.
+Circles of what is gone, if there are any among what was put aside, are looked for when few objects are alive again, which takes 20 ms, and
+comes once in LONG at the most; where many are alive it takes a tenth of a second, and comes when MUCH was in use for LONG that nothing
+explains.
+
+Memory is given back where the system says how large a process is (/proc) and the C library can do it (glibc: malloc_trim). The broker's
+process does so and each front, which has what TLS takes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import mmap
 from collections.abc import Callable
@@ -55,37 +59,48 @@ class Whose(Protocol):
 
 
 class Trimming:
-    """Memory that one process gives back. `resident` is its size in octets now, `trim` gives back what is free."""
+    """Memory that one process gives back. `resident` is its size in octets now, where the system says so, `trim` gives back what is
+    free."""
 
     def __init__(
-        self, whose: Whose, collector: Collector, resident: Callable[[], int], trim: Callable[[], object]
+        self,
+        whose: Whose,
+        collector: Collector,
+        resident: Callable[[], int] | None,
+        trim: Callable[[], object],
     ) -> None:
         self._whose = whose
         self._collector = collector
         self._resident = resident
         self._trim = trim
         self._size = 0
+        self._all_from = 0.0  # when all may be collected again, by the loop's clock
         self._least = self._unexplained()
-        self._much_since: float | None = None  # by the loop's clock
+        self._much_since = whose.loop.time()  # not before
         self._running: asyncio.Task[None] | None = None
         self._timer = whose.loop.call_later(PERIOD, self._look)
 
     def _unexplained(self) -> int:
         """Octets of the process that are not kept for anybody, the code itself among them."""
+        if self._resident is None:
+            return 0
         with suppress(OSError):  # the process can open no file more just now: it counts as large as it was
             self._size = self._resident()
         return self._size - self._whose.kept
 
     def _look(self) -> None:
-        self._timer = self._whose.loop.call_later(PERIOD, self._look)
+        loop, collector = self._whose.loop, self._collector
+        self._timer, now = loop.call_later(PERIOD, self._look), loop.time()
         before = self._unexplained()
         self._least = min(self._least, before)
         if before <= self._least + MUCH:
-            self._much_since = None
-        elif self._much_since is None:
-            self._much_since = self._whose.loop.time()
+            self._much_since = now
+        is_long = now >= self._much_since + LONG
+        if now >= self._all_from and ((collector.has_put_aside and collector.is_short) or is_long):
+            self._all_from = now + LONG
+            collector.collect_all()
         if before > self._least + LEAST and self._running is None:
-            self._running = self._whose.loop.create_task(self._give_back(before))
+            self._running = loop.create_task(self._give_back(before))
 
     async def _give_back(self, before: int) -> None:
         after = await self._trimmed()
@@ -98,17 +113,10 @@ class Trimming:
 
     async def _trimmed(self) -> int:
         """What is free goes back: octets that nothing explains after that."""
-        if self._collector.is_short or self._is_much_for_long():
-            self._collector.collect()
+        if self._collector.is_short:
+            gc.collect()
         await self._whose.loop.run_in_executor(None, self._trim)
         return self._unexplained()
-
-    def _is_much_for_long(self) -> bool:
-        now = self._whose.loop.time()
-        if self._much_since is None or now < self._much_since + LONG:
-            return False
-        self._much_since = now
-        return True
 
     def stop(self) -> None:
         self._timer.cancel()
@@ -119,10 +127,15 @@ class Trimming:
         return f"<Trimming {self._least} octets that nothing explains>"
 
 
-def trimming(whose: Whose, collector: Collector) -> Trimming | None:
+def trimming(whose: Whose, collector: Collector) -> Trimming:
     """Begins to give memory back to the system, where that is possible."""
     trim = _malloc_trim()
-    return Trimming(whose, collector, _resident, trim) if trim is not None and _STATM.exists() else None
+    can = trim is not None and _STATM.exists()
+    return Trimming(whose, collector, _resident if can else None, trim or _nothing)
+
+
+def _nothing() -> None:
+    """Where the C library cannot give back."""
 
 
 def _resident() -> int:

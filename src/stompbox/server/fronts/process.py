@@ -107,8 +107,7 @@ async def _serve(connected: socket.socket) -> int:
     collector.begin()
     giving_back = trimming(OfFront(front), collector)
     await front.ended
-    if giving_back is not None:
-        giving_back.stop()
+    giving_back.stop()
     await asyncio.sleep(0)  # sockets that were told to close do so
     return FAILED if front.has_failed else 0
 
