@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -67,6 +68,7 @@ class Stompbox:
     options: tuple[str, ...] = ()  # more of `serve`
     source: Path | None = None  # of another checkout: the folder that has its packages
     admin: int = 0  # the port of its admin interface; 0: it has none
+    secret: int = 0  # the port of its listener with TLS, where its options give it one
     steps: Path | None = None  # where it is to tell its longest steps (longsteps.py)
     _data: str = ""
     _process: subprocess.Popen[str] | None = field(default=None, repr=False)
@@ -135,6 +137,22 @@ class Stompbox:
                 self._process.stdout.close()
             shutil.rmtree(self._data, ignore_errors=True)
         self._process = None
+
+
+def with_tls(folder: Path) -> tuple[tuple[str, ...], int]:
+    """Options for one more listener, of TLS with a certificate of its own, and its port."""
+    store = folder / "server.pem"
+    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout")
+    chain = subprocess.run([*made, str(store)], check=True, capture_output=True, text=True).stdout
+    store.write_text(store.read_text() + chain)
+    port = free_port()
+    return ("--listen", f"ssl://127.0.0.1:{port}?keyStorePath={store}"), port
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def with_fronts(count: int) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import json
 import select
-import socket
 import subprocess
 import sys
 import tempfile
@@ -36,7 +35,7 @@ from pathlib import Path
 from bench import longsteps
 from bench.attacks import ATTACKS
 from bench.attacks.attacker import Attack
-from bench.brokers import PEERS, BenchError, Broker, Peer, Stompbox, memory_mib
+from bench.brokers import PEERS, BenchError, Broker, Peer, Stompbox, free_port, memory_mib, with_tls
 from bench.pair import RATE, SPAN, Pair, Waits
 
 GONE = 10.0  # seconds after which memory must be given back
@@ -148,7 +147,7 @@ def measured(name: str, broker_name: str, seconds: float, *, is_looked_into: boo
 def _attacked(name: str, broker_name: str, broker: Broker, seconds: float) -> Row:
     """The row of a broker that runs."""
     idle = memory_mib(broker.pid, "VmRSS")
-    port = broker.admin if isinstance(broker, Stompbox) and broker.admin else broker.port
+    port = (isinstance(broker, Stompbox) and (broker.admin or broker.secret)) or broker.port
     with Pair(broker.port) as pair:
         pair.wait(WARM_UP)
         quiet = _waits(pair)
@@ -199,9 +198,13 @@ def _running(name: str, attack: Attack, folder: Path, steps: Path | None = None)
     if name == "stompbox":
         settings = folder / "stompbox.toml"
         settings.write_text(attack.toml)
-        options = ("--config", str(settings)) if attack.toml else ()
-        admin = _free_port() if attack.is_admin else 0
-        broker = Stompbox(folder / "log", options=options, admin=admin, steps=steps)
+        options: tuple[str, ...] = ("--config", str(settings)) if attack.toml else ()
+        admin = free_port() if attack.is_admin else 0
+        secret = 0
+        if attack.is_tls:
+            more, secret = with_tls(folder)
+            options += more
+        broker = Stompbox(folder / "log", options=options, admin=admin, secret=secret, steps=steps)
     elif name in PEERS:
         broker = Peer(name)
     else:
@@ -211,12 +214,6 @@ def _running(name: str, attack: Attack, folder: Path, steps: Path | None = None)
         yield broker
     finally:
         broker.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def _wait(attacker: subprocess.Popen[str], broker: Broker, begun: float) -> float:

@@ -17,7 +17,6 @@ import resource
 import secrets
 import socket
 import ssl
-import subprocess
 import sys
 import tempfile
 import threading
@@ -28,7 +27,7 @@ from statistics import median
 from typing import Final
 
 from bench.attacks.attacker import opened
-from bench.brokers import BenchError, Stompbox, cpu_seconds, memory_mib
+from bench.brokers import BenchError, Stompbox, cpu_seconds, memory_mib, with_tls
 
 BODY: Final = b"stompbox" + b"x" * 92
 MARK: Final = b"stompbox"  # once in each body, and nowhere else in what comes back
@@ -112,26 +111,8 @@ class Scene:
     """The broker, and the ports of its two listeners."""
 
     def __init__(self, folder: Path) -> None:
-        store = folder / "server.pem"
-        made = (
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-subj",
-            "/CN=localhost",
-            "-keyout",
-        )
-        chain = subprocess.run([*made, str(store)], check=True, capture_output=True, text=True).stdout
-        store.write_text(store.read_text() + chain)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.secret = free.getsockname()[1]
-        self.broker = Stompbox(
-            folder / "log", options=("--listen", f"ssl://127.0.0.1:{self.secret}?keyStorePath={store}")
-        )
+        options, self.secret = with_tls(folder)
+        self.broker = Stompbox(folder / "log", options=options)
         self.broker.start()
 
     def stream(self, name: str, messages: int) -> dict[str, float]:

@@ -27,7 +27,7 @@ SAVING = 64  # MiB: what is on its way to the disk
 @dataclass(frozen=True, slots=True)
 class Attack:
     """`run(port)` returns what must stay open until the end. `is_ours`: needs what other brokers have not. `toml`: settings.
-    `is_admin`: the port is that of the admin interface.
+    `is_admin`: the port is that of the admin interface. `is_tls`: it is that of a listener with TLS.
 
     `limits`: MiB that the limits with names allow it at the defaults; `stays`: of that, what is not the client's and stays when it goes."""
 
@@ -38,6 +38,7 @@ class Attack:
     limits: int = CLIENTS
     stays: int = 0
     is_admin: bool = False
+    is_tls: bool = False
 
 
 ATTACKS: dict[str, Attack] = {}
@@ -51,9 +52,10 @@ def attack(
     limits: int = CLIENTS,
     stays: int = 0,
     is_admin: bool = False,
+    is_tls: bool = False,
 ) -> Callable[[Callable[[int], list[socket.socket]]], object]:
     def note(run: Callable[[int], list[socket.socket]]) -> object:
-        ATTACKS[run.__name__] = Attack(run, what, is_ours, toml, limits, stays, is_admin)
+        ATTACKS[run.__name__] = Attack(run, what, is_ours, toml, limits, stays, is_admin, is_tls)
         return run
 
     return note

@@ -5,6 +5,7 @@
 | what strangers say first (reading.py)                         | a connection                | the others                   |
 | frames of one read (reading.py)                                | an event: a frame, or a run | the rest of the read         |
 | COMMIT, ABORT, UNSUBSCRIBE and what else is long of itself    | some of its messages        | the rest of the frame        |
+| what TLS has of a read (transport/tlstransport.py)            | STEP octets, or RECORDS     | not read                     |
 | a SEND to very many subscriptions (broker/addresses/fanout.py)          | some of them                | the rest of the frame        |
 | SUBSCRIBE to a wildcard                                       | some of what it covers      | the rest of the frame        |
 | a reload (reloading.py)                                       | a connection, an address    | the others                   |

@@ -155,4 +155,6 @@ class TestedAcceptor(Acceptor):
 
     def receive(self) -> asyncio.BaseProtocol:
         accepted = TestedSocket(self.broker, self)
-        return accepted if self.context is None else TlsTransport(accepted, self.context)
+        if self.context is None:
+            return accepted
+        return TlsTransport(accepted, self.context, self.broker.turns.few)

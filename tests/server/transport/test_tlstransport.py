@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
 import pytest
 
-from stompbox.server.transport.tlstransport import ANSWERS, PIECE, TlsTransport
+from stompbox.server.transport.tlstransport import ANSWERS, PIECE, RECORDS, SMALL, STEP, TlsTransport
 from tests.certificates import of_localhost
 
 MEGABYTE = bytes(range(256)) * 4096
@@ -22,6 +23,13 @@ class Raw:
         self.written: list[bytes] = []
         self.unread = 0
         self.is_closed = self.is_aborted = False
+        self.is_read = True
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
@@ -84,13 +92,20 @@ class Ends:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pem)
         self.raw, self.visitor = Raw(), Visitor()
-        self.server = TlsTransport(self.visitor, context)
+        self.waiting: list[Callable[[], None]] = []
+        self.server = TlsTransport(self.visitor, context, self.waiting.append)
         self.server.connection_made(cast(asyncio.BaseTransport, self.raw))
         trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
         trusting.maximum_version = version
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.client = trusting.wrap_bio(self.incoming, self.outgoing)
+
+    def turn(self) -> None:
+        """What waits for its turn has one."""
+        waiting, self.waiting[:] = self.waiting[:], []
+        for work in waiting:
+            work()
 
     def hear(self) -> None:
         """The client gets what the server has written."""
@@ -109,11 +124,13 @@ class Ends:
                 return
         raise AssertionError("no end of it")
 
-    def send(self, piece: int = 1 << 20) -> None:
-        """The server gets what the client has written, in reads of so many octets."""
+    def send(self, piece: int = 1 << 20, *, has_turns: bool = True) -> None:
+        """The server gets what the client has written, in reads of so many octets, and turns for each."""
         data = self.outgoing.read()
         for at in range(0, len(data), piece):
             self.server.data_received(data[at : at + piece])
+            while self.waiting and has_turns:
+                self.turn()
 
     def read(self) -> bytes:
         """All that the client has been told."""
@@ -154,16 +171,95 @@ def test_a_hand_shake_is_seen_from_its_first_octet_on(
     assert ends.client.version() == version.name.replace("_", ".")
 
 
-@pytest.mark.parametrize("piece", [1000, PIECE, PIECE + 1, 1 << 21])
-def test_what_one_read_brings_comes_at_once(ends: Ends, piece: int) -> None:
+@pytest.mark.parametrize("piece", [1000, SMALL, PIECE, PIECE + 1, STEP, 1 << 21])
+def test_what_one_read_brings_comes_in_few_pieces(ends: Ends, piece: int) -> None:
     for at in range(0, len(MEGABYTE), PIECE):  # a record each
         ends.client.write(MEGABYTE[at : at + PIECE])
-    reads = -(-ends.outgoing.pending // piece)
+    reads = -(-ends.outgoing.pending // min(piece, STEP))
     del ends.visitor.told[2:]
     ends.send(piece)
     found = ends.visitor.told[2:]
     assert b"".join(cast("list[bytes]", found)) == MEGABYTE
     assert len(found) <= reads
+    assert ends.raw.is_read and not ends.server.unread
+
+
+def test_a_small_read_is_deciphered_at_once_and_a_large_one_in_turns(ends: Ends) -> None:
+    ends.client.write(b"x")
+    ends.send(has_turns=False)
+    assert said(ends) == b"x" and ends.raw.is_read
+    for at in range(0, len(MEGABYTE), PIECE):
+        ends.client.write(MEGABYTE[at : at + PIECE])
+    ends.send(has_turns=False)
+    while ends.waiting:
+        assert not ends.raw.is_read, "no more is read before"
+        before = len(said(ends))
+        ends.turn()
+        assert 0 < len(said(ends)) - before <= STEP
+    assert said(ends) == b"x" + MEGABYTE and ends.raw.is_read
+
+
+COUNT = 10 * RECORDS + 1
+
+
+def say_little(ends: Ends) -> None:
+    """COUNT records of an octet each, in one read."""
+    for number in range(COUNT):
+        ends.client.write(bytes([number % 256]))
+    del ends.visitor.told[2:]
+    ends.send(has_turns=False)
+    ends.turn()
+
+
+def said(ends: Ends) -> bytes:
+    return b"".join([told for told in ends.visitor.told if isinstance(told, bytes)])
+
+
+LITTLE = bytes([number % 256 for number in range(COUNT)])
+
+
+def test_very_small_records_are_deciphered_in_turns(ends: Ends) -> None:
+    say_little(ends)
+    for turn in range(1, 11):
+        assert said(ends) == LITTLE[: RECORDS * turn]
+        assert not ends.raw.is_read and ends.server.unread > (COUNT - RECORDS * turn)
+        assert len(ends.waiting) == 1
+        ends.turn()
+    assert said(ends) == LITTLE
+    assert ends.raw.is_read and not ends.server.unread and not ends.waiting
+
+
+def test_who_wants_no_more_gets_none_of_those_either(ends: Ends) -> None:
+    say_little(ends)
+    ends.server.pause_reading()
+    ends.turn()
+    ends.server.resume_reading()
+    ends.server.pause_reading()
+    ends.turn()
+    assert said(ends) == LITTLE[:RECORDS]
+    assert not (ends.raw.is_read or ends.server.is_reading())
+    ends.server.resume_reading()
+    assert not ends.raw.is_read
+    while ends.waiting:
+        ends.turn()
+    assert said(ends) == LITTLE and ends.raw.is_read and ends.server.is_reading()
+
+
+def test_what_was_read_before_the_connection_was_lost_is_said(ends: Ends) -> None:
+    say_little(ends)
+    ends.raw.is_closed = True
+    ends.server.connection_lost(None)
+    assert said(ends) == LITTLE and ends.visitor.told[-1] is None
+    ends.turn()
+    assert ends.visitor.told[-1] is None
+
+
+def test_what_waits_goes_with_a_connection_that_is_closed(ends: Ends) -> None:
+    say_little(ends)
+    ends.server.close()
+    ends.turn()
+    ends.server.connection_lost(None)
+    assert said(ends) == LITTLE[:RECORDS] and ends.visitor.told[-1] is None
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1, len(MEGABYTE)])
@@ -212,6 +308,7 @@ def test_the_close_says_so_to_the_peer(ends: Ends) -> None:
 def test_what_is_no_tls_ends_it(tmp_path: object, said: bytes) -> None:
     ends = Ends(tmp_path)
     ends.server.data_received(said)
+    ends.turn()
     assert ends.raw.is_closed
     assert ends.visitor.told == ["accepted"]
     ends.server.connection_lost(None)
@@ -222,7 +319,7 @@ def test_who_has_no_version_in_common_is_told(tmp_path: object) -> None:
     ends = Ends(tmp_path, ssl.TLSVersion.TLSv1_2)
     context = ends.server.get_extra_info("ssl_object").context
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    ends.server = TlsTransport(ends.visitor, context)
+    ends.server = TlsTransport(ends.visitor, context, ends.waiting.append)
     ends.server.connection_made(cast(asyncio.BaseTransport, ends.raw))
     with pytest.raises(ssl.SSLError, match=r"(?i)version"):
         ends.shake_hands()

@@ -297,8 +297,9 @@ class Socket(asyncio.Protocol):
 
     @property
     def unread(self) -> int:
-        """How many octets wait to be given to who is behind the socket: none, it is given all at once."""
-        return 0
+        """How many octets wait to be given to who is behind the socket: it is given all at once, but for very small records of TLS."""
+        transport = self._transport
+        return transport.unread if isinstance(transport, TlsTransport) else 0
 
     @property
     def unsent(self) -> int:
@@ -480,7 +481,7 @@ class Acceptor:
         accepted = Socket(self.broker, self)
         if self.context is None:
             return accepted
-        return TlsTransport(accepted, self.context)
+        return TlsTransport(accepted, self.context, self.broker.turns.few)
 
 
 async def listen(broker: Broker, listener: Listener, acceptor: Acceptor | None = None) -> asyncio.Server:

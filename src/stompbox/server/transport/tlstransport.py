@@ -15,11 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol, cast
 
 PIECE: Final = 16 << 10  # octets: what one record holds at the most (RFC 8446, 5.1)
 ANSWERS: Final = 64 << 10  # octets of what TLS itself says, like new keys, that a peer may leave unread
+SMALL: Final = 4 << 10  # octets of a read that are deciphered at once
+STEP: Final = 64 << 10  # octets, and
+RECORDS: Final = 64  # records, that are deciphered in one go of others: 0.2 ms
 
 
 class Visitor(Protocol):
@@ -43,17 +47,25 @@ class TlsTransport(asyncio.Protocol):
     that comes before its login."""
 
     __slots__ = (
-        "__weakref__", "_fault", "_incoming", "_is_closing", "_is_met", "_object", "_outgoing", "_raw", "_visitor"
+        "__weakref__", "_fault", "_few", "_incoming", "_is_closing", "_is_full", "_is_met", "_is_paused", "_is_planned", "_left", "_object",
+        "_outgoing", "_raw", "_visitor",
     )  # fmt: skip
 
-    def __init__(self, visitor: Visitor, context: ssl.SSLContext) -> None:
-        self._visitor: Visitor | None = (
-            visitor  # until it is told of the end: it knows its transport, which is this
-        )
+    def __init__(
+        self, visitor: Visitor, context: ssl.SSLContext, few: Callable[[Callable[[], None]], None]
+    ) -> None:
+        """`few` does work in a turn in which it is one of few."""
+        self._few = few
+        # until it is told of the end: it knows its transport, which is this
+        self._visitor: Visitor | None = visitor
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._is_met = False  # the hand-shake is done
         self._is_closing = False
+        self._is_paused = False  # the visitor wants no more
+        self._left = b""  # of what was read, more than one turn has time for: nothing is read meanwhile
+        self._is_full = False  # more records than that are in the BIO
+        self._is_planned = False  # that it goes on
         self._fault: Exception | None = None  # that has ended it
 
     # The protocol of the raw transport
@@ -64,13 +76,23 @@ class TlsTransport(asyncio.Protocol):
             self._visitor.accepted(self._raw)
 
     def data_received(self, data: bytes) -> None:
-        """Deciphers all of it before the visitor hears of it, who may say then that no more is to be read."""
+        """Deciphers a small read at once; what is more waits for its turn, and nothing is read meanwhile."""
         if self._is_closing:
             return
+        self._left += data
+        if len(self._left) <= SMALL:
+            self._obey()
+        if self._has_left:
+            self._plan()
+        if self._has_left and not self.is_closing():
+            self._raw.pause_reading()
+
+    def _obey(self) -> None:
+        """One go. All that it deciphers comes at once to the visitor, who may say then that no more is to be read."""
         found: list[bytes] = []
         is_over = False
         try:
-            is_over = self._decipher(data, found)
+            is_over = self._decipher(found)
         except ssl.SSLError as error:
             self._fault = error.with_traceback(None)  # which knows this here
         if self._outgoing.pending:
@@ -84,25 +106,59 @@ class TlsTransport(asyncio.Protocol):
         elif is_over and visitor is not None and not visitor.eof_received():
             self.close()
 
-    def _decipher(self, data: bytes, found: list[bytes]) -> bool:
+    @property
+    def _has_left(self) -> bool:
+        return self._is_full or bool(self._left)
+
+    def _decipher(self, found: list[bytes]) -> bool:
         """Appends what these octets say. True: and that the peer says no more (RFC 8446, 6.1). Raises SSLError for what is no TLS."""
-        incoming, size = self._incoming, len(data)
-        for at in range(0, size, PIECE):
-            incoming.write(data if size <= PIECE else data[at : at + PIECE])
+        data, self._left = self._left, b""
+        incoming, read = self._incoming, self._object.read
+        at, size = 0, len(data)
+        while self._is_full or at < size:
+            if not self._is_full:
+                incoming.write(data if size <= PIECE else data[at : at + PIECE])
+                at += PIECE
+            self._is_full = False
             try:
                 if not self._is_met:
                     self._shake_hands()
-                read = self._object.read
                 while incoming.pending:
+                    if len(found) >= RECORDS:
+                        self._is_full = True
+                        break
                     plain = read(PIECE)
                     if not plain:
                         return True
                     found.append(plain)
             except ssl.SSLWantReadError:  # the rest of a record, or of the hand-shake, is to come
-                continue
+                pass
             except ssl.SSLZeroReturnError:
                 return True
+            if self._is_full or at >= STEP or self._outgoing.pending:
+                self._left = data[at:]
+                break
         return False
+
+    def _plan(self) -> None:
+        """Goes on at once, where this turn has time for one more."""
+        if not (self._is_planned or self._is_paused or self._is_closing):
+            self._is_planned = True
+            self._few(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_planned = False
+        if self._is_paused or self._is_closing:
+            return
+        self._obey()
+        if self._has_left:
+            self._plan()
+        else:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if not (self._has_left or self._is_paused or self.is_closing()):
+            self._raw.resume_reading()
 
     def _shake_hands(self) -> None:
         self._object.do_handshake()
@@ -133,6 +189,8 @@ class TlsTransport(asyncio.Protocol):
             self._visitor.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
+        while self._has_left and not self._is_closing:  # what was read before is obeyed all the same
+            self._obey()
         self._is_closing = True
         visitor, self._visitor = self._visitor, None
         if visitor is not None:
@@ -187,13 +245,22 @@ class TlsTransport(asyncio.Protocol):
         self._raw.abort()
 
     def pause_reading(self) -> None:
+        self._is_paused = True
         self._raw.pause_reading()
 
     def resume_reading(self) -> None:
-        self._raw.resume_reading()
+        self._is_paused = False
+        if self._has_left:
+            self._plan()
+        self._read_on()
+
+    @property
+    def unread(self) -> int:
+        """Octets that were read and that the visitor has not been given."""
+        return len(self._left) + self._incoming.pending
 
     def is_reading(self) -> bool:
-        return self._raw.is_reading()
+        return not (self._is_paused or self.is_closing())
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._raw.set_write_buffer_limits(high, low)
