@@ -47,6 +47,7 @@ SUITES = {
 WEAKLY = {  # compiled classes below one of plain Python; nothing refers to them weakly
     "stompbox.server.fronts.remote.FrontLink",
     "stompbox.server.transport.tcp.Socket",
+    "stompbox.server.transport.tlstransport.TlsTransport",
     "stompbox.stomp.codec.Decoder",
 }
 
