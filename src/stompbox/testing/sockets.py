@@ -157,4 +157,4 @@ class TestedAcceptor(Acceptor):
         accepted = TestedSocket(self.broker, self)
         if self.context is None:
             return accepted
-        return TlsTransport(accepted, self.context, self.broker.turns.few)
+        return TlsTransport(accepted, self.context, self.broker.loop, self.broker.turns.few)

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -93,7 +94,8 @@ class Ends:
         context.load_cert_chain(pem)
         self.raw, self.visitor = Raw(), Visitor()
         self.waiting: list[Callable[[], None]] = []
-        self.server = TlsTransport(self.visitor, context, self.waiting.append)
+        self.loop = cast(asyncio.AbstractEventLoop, SimpleNamespace(call_soon=self.waiting.append))
+        self.server = TlsTransport(self.visitor, context, self.loop, self.waiting.append)
         self.server.connection_made(cast(asyncio.BaseTransport, self.raw))
         trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
@@ -229,6 +231,33 @@ def test_very_small_records_are_deciphered_in_turns(ends: Ends) -> None:
     assert ends.raw.is_read and not ends.server.unread and not ends.waiting
 
 
+class Eager(Visitor):
+    """Wants more before it has obeyed what has come, as who has just learned what the peer speaks."""
+
+    def data_received(self, data: bytes) -> None:
+        assert self.transport is not None
+        self.transport.resume_reading()
+        super().data_received(data)
+
+
+def test_what_comes_later_does_not_come_before(tmp_path: object) -> None:
+    """Also where there is time for all of it in this turn."""
+    ends = Ends(tmp_path)
+    ends.visitor = Eager()
+    context = ends.server.get_extra_info("ssl_object").context
+
+    def few(work: Callable[[], None]) -> None:
+        work()
+
+    ends.server = TlsTransport(ends.visitor, context, ends.loop, few)
+    ends.server.connection_made(cast(asyncio.BaseTransport, ends.raw))
+    ends.shake_hands()
+    say_little(ends)
+    while ends.waiting:
+        ends.turn()
+    assert said(ends) == LITTLE
+
+
 def test_who_wants_no_more_gets_none_of_those_either(ends: Ends) -> None:
     say_little(ends)
     ends.server.pause_reading()
@@ -319,7 +348,7 @@ def test_who_has_no_version_in_common_is_told(tmp_path: object) -> None:
     ends = Ends(tmp_path, ssl.TLSVersion.TLSv1_2)
     context = ends.server.get_extra_info("ssl_object").context
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    ends.server = TlsTransport(ends.visitor, context, ends.waiting.append)
+    ends.server = TlsTransport(ends.visitor, context, ends.loop, ends.waiting.append)
     ends.server.connection_made(cast(asyncio.BaseTransport, ends.raw))
     with pytest.raises(ssl.SSLError, match=r"(?i)version"):
         ends.shake_hands()

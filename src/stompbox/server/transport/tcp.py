@@ -481,7 +481,7 @@ class Acceptor:
         accepted = Socket(self.broker, self)
         if self.context is None:
             return accepted
-        return TlsTransport(accepted, self.context, self.broker.turns.few)
+        return TlsTransport(accepted, self.context, self.broker.loop, self.broker.turns.few)
 
 
 async def listen(broker: Broker, listener: Listener, acceptor: Acceptor | None = None) -> asyncio.Server:

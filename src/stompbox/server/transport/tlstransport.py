@@ -47,14 +47,19 @@ class TlsTransport(asyncio.Protocol):
     that comes before its login."""
 
     __slots__ = (
-        "__weakref__", "_fault", "_few", "_incoming", "_is_closing", "_is_full", "_is_met", "_is_paused", "_is_planned", "_left", "_object",
-        "_outgoing", "_raw", "_visitor",
+        "__weakref__", "_fault", "_few", "_incoming", "_is_closing", "_is_full", "_is_met", "_is_paused", "_is_planned", "_left", "_loop",
+        "_object", "_outgoing", "_raw", "_visitor",
     )  # fmt: skip
 
     def __init__(
-        self, visitor: Visitor, context: ssl.SSLContext, few: Callable[[Callable[[], None]], None]
+        self,
+        visitor: Visitor,
+        context: ssl.SSLContext,
+        loop: asyncio.AbstractEventLoop,
+        few: Callable[[Callable[[], None]], None],
     ) -> None:
         """`few` does work in a turn in which it is one of few."""
+        self._loop = loop
         self._few = few
         # until it is told of the end: it knows its transport, which is this
         self._visitor: Visitor | None = visitor
@@ -142,7 +147,7 @@ class TlsTransport(asyncio.Protocol):
 
     def _plan(self) -> None:
         """Goes on at once, where this turn has time for one more."""
-        if not (self._is_planned or self._is_paused or self._is_closing):
+        if self._has_left and not (self._is_planned or self._is_paused or self._is_closing):
             self._is_planned = True
             self._few(self._go_on)
 
@@ -251,7 +256,7 @@ class TlsTransport(asyncio.Protocol):
     def resume_reading(self) -> None:
         self._is_paused = False
         if self._has_left:
-            self._plan()
+            self._loop.call_soon(self._plan)  # who says so may be about to obey what came before
         self._read_on()
 
     @property
