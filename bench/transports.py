@@ -16,7 +16,6 @@ import os
 import resource
 import secrets
 import socket
-import ssl
 import sys
 import tempfile
 import threading
@@ -27,6 +26,7 @@ from statistics import median
 from typing import Final
 
 from bench.attacks.attacker import opened
+from bench.attacks.secured import trusting_all
 from bench.brokers import BenchError, Stompbox, cpu_seconds, memory_mib, with_tls
 
 BODY: Final = b"stompbox" + b"x" * 92
@@ -51,7 +51,7 @@ class Link:
     def __init__(self, port: int, *, is_secret: bool, is_web: bool) -> None:
         plain = opened(port)
         plain.settimeout(WITHIN)
-        self.stream: socket.socket = _context().wrap_socket(plain) if is_secret else plain
+        self.stream: socket.socket = trusting_all().wrap_socket(plain) if is_secret else plain
         self.is_web = is_web
         if is_web:
             self._upgrade()
@@ -98,13 +98,6 @@ class Link:
             found += octets.count(MARK)
             at = octets.rfind(MARK) + len(MARK)
             rest = octets[max(at, len(octets) - len(MARK) + 1) :]
-
-
-def _context() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 class Scene:

@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from bench.attacks.attacker import attack, connected, opened, send
@@ -14,7 +15,7 @@ HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\nhear
 RECORDS = 8000  # in one write, 200 KB
 
 
-def _context() -> ssl.SSLContext:
+def trusting_all() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
@@ -22,7 +23,7 @@ def _context() -> ssl.SSLContext:
 
 def secured(port: int) -> ssl.SSLSocket:
     """Logged in over TLS."""
-    link = _context().wrap_socket(opened(port))
+    link = trusting_all().wrap_socket(opened(port))
     link.sendall(HELLO)
     got = b""
     while b"\0" not in got:
@@ -36,7 +37,7 @@ class Ciphered:
     def __init__(self, port: int) -> None:
         self.socket = opened(port)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._object = _context().wrap_bio(self._incoming, self._outgoing)
+        self._object = trusting_all().wrap_bio(self._incoming, self._outgoing)
         while not self._has_met():
             self.socket.sendall(self._outgoing.read())
             self._incoming.write(self.socket.recv(1 << 16))
@@ -76,19 +77,17 @@ def tls_records(port: int) -> list[socket.socket]:
 
 @attack("300 connections of TLS that send a megabyte each in one go, and stay", is_tls=True)
 def tls_bursts(port: int) -> list[socket.socket]:
-    links = [secured(port) for _ in range(300)]
+    return _burst([secured(port) for _ in range(300)])
+
+
+@attack("300 connections that send a megabyte each in one go, and stay")
+def bursts(port: int) -> list[socket.socket]:
+    return _burst([connected(port) for _ in range(300)])
+
+
+def _burst(links: Sequence[socket.socket]) -> list[socket.socket]:
     much = send("/topic/nobody", b"x" * 1000) * 900
     for link in links:
         link.sendall(much)
     time.sleep(5.0)
     return list(links)
-
-
-@attack("300 connections that send a megabyte each in one go, and stay")
-def bursts(port: int) -> list[socket.socket]:
-    links = [connected(port) for _ in range(300)]
-    much = send("/topic/nobody", b"x" * 1000) * 900
-    for link in links:
-        link.sendall(much)
-    time.sleep(5.0)
-    return links
