@@ -27,8 +27,6 @@ UNDOCUMENTED = (
 )  # fmt: skip
 
 USED = {  # what is used -> the library, and what it is used for
-    "asyncio.sslproto": ("", "TLS whose hand-shake is seen from its first octet on"),
-    "uvloop.loop.SSLProtocol": ("uvloop", "the same in uvloop"),
     "websockets.speedups.apply_mask": (
         "websockets",
         "masks of WebSocket taken off in C, where it was compiled",
