@@ -107,6 +107,41 @@ def test_a_client_that_says_little_is_heard_at_once_however_many_wait() -> None:
     assert world.broker.turns.waiting
 
 
+def test_a_client_that_says_little_at_once_does_not_wait_for_those_who_say_much() -> None:
+    """Its read is large for being late, and would be later still behind all of them."""
+    world = World()
+    hostile = [world.client() for _ in range(100)]
+    for client in hostile:
+        client.say_much(receipts("r", MANY))
+    normal = world.client()
+    for number in range(20):
+        normal.say_much(receipts(f"{number}.", 2))
+        for _ in range(4):
+            world.turn()
+        assert len(normal.confirmed()) == 2 * (number + 1)
+    before = world.broker.turns.waiting
+    confirmed = sum(len(client.confirmed()) for client in hostile)
+    world.turn()
+    assert before == 100
+    assert sum(len(client.confirmed()) for client in hostile) > confirmed, "they go on meanwhile"
+
+
+def test_those_who_say_little_again_and_again_do_not_hold_up_who_has_much_left() -> None:
+    world = World()
+    much = world.client()
+    much.say_much(receipts("m", MANY))
+    little = [world.client() for _ in range(100)]
+    turns = 0
+    while len(much.confirmed()) < MANY:
+        for client in little:
+            if client.wire.is_read:
+                client.say_much(receipts("l", 20))
+        world.turn()
+        turns += 1
+        assert turns < MANY
+    assert any(client.confirmed() for client in little)
+
+
 def test_who_sends_and_closes_has_sent_all_of_it() -> None:
     world = World()
     client = world.client()

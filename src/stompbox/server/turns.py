@@ -27,9 +27,12 @@ A turn is what the loop does from one look at the sockets to the next, and there
 2. What came of that goes out, before anything else: so a client that does little never waits for one that does much.
 3. What waits goes on, as long as there is time, and one step of it at the least, in this turn or where what was read has taken it in
    the next: what goes out first, with half of what is left, since those who were promised something do not wait behind those who ask for
-   more; then what clients ask for, and what goes on in portions in the engine (broker/work.py). Of these two the one that came second
-   comes first in the next turn, and second it comes only where time is left. Each has a queue (round robin), and who is served has a share
-   of the turn.
+   more; then, with half of what is left now, reads of no more than MODEST octets; then what clients ask for, and what goes on in portions
+   in the engine (broker/work.py). Of these two the one that came second comes first in the next turn, and second it comes only where time
+   is left. Each has a queue (round robin), and who is served has a share of the turn.
+
+Why the modest go before: where the loop is late a client that says little has said more in one read, and would wait behind hundreds who
+say much until each of them has had a share, which makes its next read larger. A frame that takes long makes a read one of the others.
 
 The clock is looked at after a step, never within a run: a step is what cannot be cut any further. Who makes steps keeps them short.
 """
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 
 FOREVER: Final = float("inf")
 SMALL: Final = 1024  # octets of a read that is obeyed whatever is left of the turn
+MODEST: Final = 16 << 10  # octets of a read that waits before those of clients who say more
 # of `max-turn-time`: the step in which this is over is taken to its end, and takes as long again
 PLANNED: Final = 0.5
 SHARES: Final = 4  # of one turn: so many have some of it, at least
@@ -123,6 +127,7 @@ class Turns:
         self.few = Few(broker.loop).few
         self.obey(configuration)
         self._outward: deque[Work] = deque()
+        self._modest: deque[Work] = deque()
         self._inward: deque[Work] = deque()
         self._due: deque[Callable[[], None]] = deque()  # what was put off because a turn was over
         self._is_begun = False
@@ -167,16 +172,16 @@ class Turns:
     @property
     def is_full(self) -> bool:
         """Who asks for much has to wait: others do already, or nothing is left of the turn."""
-        return bool(self._inward or self.broker.engine.later.waiting) or self.is_over
+        return bool(self._inward or self._modest or self.broker.engine.later.waiting) or self.is_over
 
     def goes_on(self) -> Callable[[], bool]:
         """Says, as often as it is asked, whether what begins now may go on."""
         until, clock = self.allowance(), self.clock
         return lambda: clock() < until
 
-    def later(self, work: Work, *, is_outward: bool = False) -> None:
-        """Goes on with it in the next turn, and in each after it, until nothing is left."""
-        (self._outward if is_outward else self._inward).append(work)
+    def later(self, work: Work, *, is_outward: bool = False, is_modest: bool = False) -> None:
+        """Goes on with it in the next turn, and in each after it, until nothing is left. `is_modest`: there is little of it."""
+        (self._outward if is_outward else self._modest if is_modest else self._inward).append(work)
         self.broker.flush_soon()
 
     def in_time(self, work: Callable[[], None]) -> None:
@@ -243,15 +248,15 @@ class Turns:
 
     def finish(self) -> None:
         """The broker stops: all that was begun is done, however long it takes."""
-        while self._outward or self._inward:
-            for waiting in (self._outward, self._inward):
+        while self.waiting:
+            for waiting in (self._outward, self._modest, self._inward):
                 self._go_through(waiting, FOREVER)
             self.broker.flush()
 
     def serve(self) -> None:
         """The sockets were read: what came of it goes out, what waits goes on, and the turn ends."""
         self._is_ending = True
-        if self._outward or self._inward or self.broker.engine.later.waiting:
+        if self.waiting or self.broker.engine.later.waiting:
             self.broker.flush()
             self._serve()
         self.broker.flush(is_turn_over=True)
@@ -269,13 +274,16 @@ class Turns:
             broker.flush_soon()
             return
         self._go_through(self._outward, max(now, (now + self._until) / 2))
+        if self._modest:
+            now = self.clock()
+            self._go_through(self._modest, max(now, (now + self._until) / 2))
         if self._inward and broker.engine.later.waiting:
             self._share_with_engine()
         elif self._inward:
             self._go_on_inward(self._until)
         elif broker.engine.later.waiting:
             self._go_on_in_engine(self._until)
-        if self._outward or self._inward:
+        if self.waiting:
             broker.flush_soon()
 
     def _share_with_engine(self) -> None:
@@ -316,7 +324,7 @@ class Turns:
     @property
     def waiting(self) -> int:
         """Pieces of work that wait for their turn."""
-        return len(self._outward) + len(self._inward)
+        return len(self._outward) + len(self._modest) + len(self._inward)
 
     def __repr__(self) -> str:
         return f"<Turns waiting={self.waiting} budget={self.budget * 1000:g} ms>"

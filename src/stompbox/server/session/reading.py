@@ -25,7 +25,7 @@ from stompbox.errors import FrameError, IllegalFrame, StompboxError
 from stompbox.server.frames import acknowledging, sending, uploads
 from stompbox.server.limiting import Holding
 from stompbox.server.pressure import LITTLE
-from stompbox.server.turns import FOREVER, SMALL, Turns
+from stompbox.server.turns import FOREVER, MODEST, SMALL, Turns
 from stompbox.stomp.codec import faulty
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import Acks, Event, Sends
@@ -42,8 +42,8 @@ class Reading:
     """Whether one connection is read, and what has come on it and waits to be obeyed."""
 
     __slots__ = (
-        "_before_login", "_frame", "connection", "events", "group", "has_sent", "holding", "is_gone", "is_held", "is_paused", "is_waiting",
-        "left", "steps", "turns",
+        "_before_login", "_frame", "connection", "events", "group", "has_sent", "holding", "is_gone", "is_held", "is_modest", "is_paused",
+        "is_waiting", "left", "steps", "turns",
     )  # fmt: skip
 
     __deletable__ = ("connection",)  # for mypyc: see leave
@@ -57,6 +57,7 @@ class Reading:
         self.left: deque[bytes] | None = None  # what came after it
         self.is_held = False
         self.is_waiting = False
+        self.is_modest = False  # it waits among those who have said little
         self.is_paused = False
         self.holding: Holding | None = None  # what waits for room in an address
         self.has_sent = False  # messages, in the read that is being obeyed
@@ -153,7 +154,7 @@ class Reading:
             else:
                 self._feed_first(data, until)
         if (self.events is not None or self.steps is not None or self.left) and self._is_over():
-            self._wait()
+            self._wait(is_modest=size <= MODEST and self.steps is None and connection.decoder.logged_in)
         connection.broker.was_read(size)
 
     def _put_off(self, data: bytes, *, is_next: bool = False) -> None:
@@ -169,10 +170,10 @@ class Reading:
         """Its turn was over before all was obeyed."""
         return self.has_left and not (self.is_gone or self.is_held or self.connection.is_ended)
 
-    def _wait(self) -> None:
+    def _wait(self, *, is_modest: bool = False) -> None:
         if not self.is_waiting:
-            self.is_waiting = True
-            self.turns.later(self._have_turn)
+            self.is_waiting, self.is_modest = True, is_modest
+            self.turns.later(self._have_turn, is_modest=is_modest)
             self._look_at_reading()
 
     def _have_turn(self, until: float) -> bool:
@@ -181,7 +182,11 @@ class Reading:
             return False
         self._obey_left(until)
         if self._is_over():
-            return True
+            if not self.is_modest or self.steps is None:
+                return True
+            self.is_modest = False  # a frame takes long, however few octets it has
+            self.turns.later(self._have_turn)
+            return False
         self.is_waiting = False
         connection = self.connection
         if connection.is_lost:
