@@ -97,7 +97,7 @@ def main() -> int:
     )
     print("|---" * 15 + "|")
     for name in names:
-        for broker in ("stompbox", *(() if ATTACKS[name].is_ours else peers)):
+        for broker in ("stompbox", *filter(ATTACKS[name].suits, peers)):
             row = measured(name, broker, options.seconds, is_looked_into=options.steps)
             rows.append(row)
             times = f"{row.quiet_p99:.2f} | {row.busy_p99:.2f} | {row.p99:.2f} | {row.worst:.0f}"
@@ -148,7 +148,8 @@ def _attacked(name: str, broker_name: str, broker: Broker, seconds: float) -> Ro
     """The row of a broker that runs."""
     idle = memory_mib(broker.pid, "VmRSS")
     port = (isinstance(broker, Stompbox) and (broker.admin or broker.secret)) or broker.port
-    with Pair(broker.port) as pair:
+    login = "guest" if broker_name == "rabbitmq" else "probe"  # RabbitMQ knows nobody else
+    with Pair(broker.port, login=login, header=broker.not_persistent) as pair:
         pair.wait(WARM_UP)
         quiet = _waits(pair)
         with _who_computes():

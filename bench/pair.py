@@ -22,6 +22,7 @@ from typing import Final
 
 from bench.attacks.attacker import MEGABYTE, connected, send, subscribe
 from bench.brokers import BenchError
+from bench.rows import NOT_PERSISTENT
 from bench.standstills import Pauses, Standstills, within
 
 RATE: Final = 200  # messages a second
@@ -47,9 +48,10 @@ NEVER: Final = Waits(0, float("inf"), float("inf"), float("inf"))
 class Pair:
     """The process of a pair, as who measures has it."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, login: str = "probe", header: str = NOT_PERSISTENT) -> None:
+        """`header`: of each of its messages; empty: none."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.pair", str(port)],
+            [sys.executable, "-m", "bench.pair", str(port), login, header],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -103,11 +105,13 @@ def _p99(times: list[float]) -> float:
 
 
 def main() -> None:
-    """`python -m bench.pair PORT`: says `ready`, then figures whenever a line comes in, until its stdin ends."""
+    """`python -m bench.pair PORT LOGIN HEADER`: says `ready`, then figures whenever a line comes in, until its stdin ends."""
     standstills = Standstills()
     with suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    link = connected(int(sys.argv[1]), login="probe")
+    port, login, header = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    headers = f"{header}\n" if header else ""
+    link = connected(port, login=login)
     # what is sent waits for nothing that was sent before
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.sendall(subscribe(1, "/queue/probe", headers="ack:auto\n"))
@@ -122,7 +126,7 @@ def main() -> None:
         if now >= due:
             waiting[number] = due
             with suppress(BlockingIOError):
-                link.send(send("/queue/probe", b"<%d>" % number, headers="persistent:false\n"))
+                link.send(send("/queue/probe", b"<%d>" % number, headers=headers))
             number, due = number + 1, due + 1 / RATE
             continue
         for readable in select.select([link, sys.stdin], [], [], due - now)[0]:

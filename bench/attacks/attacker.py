@@ -27,7 +27,8 @@ SAVING = 64  # MiB: what is on its way to the disk
 @dataclass(frozen=True, slots=True)
 class Attack:
     """`run(port)` returns what must stay open until the end. `is_ours`: needs what other brokers have not. `toml`: settings.
-    `is_admin`: the port is that of the admin interface. `is_tls`: it is that of a listener with TLS.
+    `is_admin`: the port is that of the admin interface. `is_tls`: it is that of a listener with TLS. `is_websocket`: HTTP is spoken to a
+    port that STOMP has, too.
 
     `limits`: MiB that the limits with names allow it at the defaults; `stays`: of that, what is not the client's and stays when it goes."""
 
@@ -39,6 +40,11 @@ class Attack:
     stays: int = 0
     is_admin: bool = False
     is_tls: bool = False
+    is_websocket: bool = False
+
+    def suits(self, peer: str) -> bool:
+        """Whether another broker can be asked the same, as peers.sh starts it."""
+        return not (self.is_ours or self.is_tls) and (peer == "artemis" or not self.is_websocket)
 
 
 ATTACKS: dict[str, Attack] = {}
@@ -53,9 +59,12 @@ def attack(
     stays: int = 0,
     is_admin: bool = False,
     is_tls: bool = False,
+    is_websocket: bool = False,
 ) -> Callable[[Callable[[int], list[socket.socket]]], object]:
     def note(run: Callable[[int], list[socket.socket]]) -> object:
-        ATTACKS[run.__name__] = Attack(run, what, is_ours, toml, limits, stays, is_admin, is_tls)
+        ATTACKS[run.__name__] = Attack(
+            run, what, is_ours, toml, limits, stays, is_admin, is_tls, is_websocket
+        )
         return run
 
     return note

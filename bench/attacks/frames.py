@@ -47,17 +47,17 @@ def streams(port: int) -> list[socket.socket]:
     return [link]
 
 
-@attack("strangers, WebSocket: messages of one octet")
+@attack("strangers, WebSocket: messages of one octet", is_websocket=True)
 def ws_tiny_messages(port: int) -> list[socket.socket]:
     return _strangers(port, b"", ws_frame(2, b"\n"))
 
 
-@attack("strangers, WebSocket: empty continuations")
+@attack("strangers, WebSocket: empty continuations", is_websocket=True)
 def ws_continuations(port: int) -> list[socket.socket]:
     return _strangers(port, ws_frame(2, b"", fin=False), ws_frame(0, b"", fin=False))
 
 
-@attack("strangers, WebSocket: pings")
+@attack("strangers, WebSocket: pings", is_websocket=True)
 def ws_pings(port: int) -> list[socket.socket]:
     return _strangers(port, b"", ws_frame(9, b""))
 
@@ -70,7 +70,7 @@ def line_feeds(port: int) -> list[socket.socket]:
     return links
 
 
-@attack("100 strangers, WebSocket, 3 MiB of one message each")
+@attack("100 strangers, WebSocket, 3 MiB of one message each", is_websocket=True)
 def ws_strangers(port: int) -> list[socket.socket]:
     links = [websocket(port) for _ in range(100)]
     for link in links:

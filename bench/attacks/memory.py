@@ -37,7 +37,7 @@ def unread_errors(port: int) -> list[socket.socket]:
     return [link]
 
 
-@attack("pongs that are never read, 100 MB of pings")
+@attack("pongs that are never read, 100 MB of pings", is_websocket=True)
 def unread_pongs(port: int) -> list[socket.socket]:
     link = websocket(port)
     link.sendall(ws_frame(1, b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"))
