@@ -7,12 +7,15 @@ import itertools
 import json
 import re
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from msgspec import structs
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stompbox.admin import apirequest, http, listing
@@ -23,12 +26,19 @@ from stompbox.server.turns import Turns
 
 WITHIN = 20.0  # seconds
 LOOKS = 10  # at the clock in a turn
+CERTIFICATE = Path(__file__).parent.parent / "client" / "tls-certificate.pem"
 LIST = b"GET /api/v1/addresses?limit=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 GOOD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def played(asking: Callable[[socket.socket], bytes], addresses: Sequence[str] = ()) -> bytes:
+def played(
+    asking: Callable[[socket.socket], bytes], addresses: Sequence[str] = (), *, is_tls: bool = False
+) -> bytes:
     """What a client got from a broker in this process that has these addresses."""
+    table = AdminTable(listen="127.0.0.1:0")
+    if is_tls:
+        key = str(CERTIFICATE.with_name("tls-key.pem"))
+        table = structs.replace(table, key_store_path=str(CERTIFICATE), key_path=key)
 
     async def play() -> bytes:
         broker, servers, _ = await start(
@@ -36,7 +46,7 @@ def played(asking: Callable[[socket.socket], bytes], addresses: Sequence[str] = 
         )
         for name in addresses:
             broker.engine.create_address(name)
-        listener = AdminListener(broker, AdminTable(listen="127.0.0.1:0"))
+        listener = AdminListener(broker, table)
         try:
             return await asyncio.to_thread(connected, listener.sockets[0].getsockname(), asking)
         finally:
@@ -213,6 +223,50 @@ def test_slow_heads_make_room_for_who_asks() -> None:
                 one.close()
 
     assert played(asking).startswith(b"HTTP/1.1 200")
+
+
+def test_who_does_not_shake_hands_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "HEAD_WITHIN", 0.05)
+    assert played(after(b"\x16\x03\x01"), is_tls=True) == b""
+
+
+def test_who_does_not_shake_hands_makes_room_for_who_asks() -> None:
+    def asking(client: socket.socket) -> bytes:
+        place = client.getpeername()
+        with ExitStack() as stack:
+            for _ in range(http.CONNECTIONS + 20):
+                stack.enter_context(socket.create_connection(place, WITHIN)).sendall(b"\x16\x03\x01")
+            another = stack.enter_context(socket.create_connection(place, WITHIN))
+            secret = ssl.create_default_context(cafile=str(CERTIFICATE))
+            with secret.wrap_socket(another, server_hostname="127.0.0.1") as asked:
+                asked.sendall(GOOD)
+                return asked.recv(1 << 16)
+
+    assert played(asking, is_tls=True).startswith(b"HTTP/1.1 200")
+
+
+def test_requests_and_answers_over_tls_are_whole_and_in_order() -> None:
+    """Very many in one write, and answers much longer than a record."""
+    names = [f"a-rather-long-name-of-an-address-{number}" for number in range(2000)]
+
+    def asking(client: socket.socket) -> bytes:
+        secret = ssl.create_default_context(cafile=str(CERTIFICATE))
+        with secret.wrap_socket(client, server_hostname="127.0.0.1") as asked:
+            last = GOOD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+            asked.sendall(LIST + GOOD * 50 + LIST + last)
+            found = b""
+            while more := asked.recv(1 << 16):
+                found += more
+            return found
+
+    found = played(asking, names, is_tls=True)
+    assert [len(part) > 10_000 for part in found.split(b"HTTP/1.1 200")[1:]] == [
+        True,
+        *[False] * 50,
+        True,
+        False,
+    ]
+    assert all(found.count(b'"%s"' % name.encode()) == 2 for name in names)
 
 
 def test_one_address_does_not_have_all_places(monkeypatch: pytest.MonkeyPatch) -> None:

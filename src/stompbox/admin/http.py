@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -14,18 +15,20 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
 from stompbox.admin.app import build
 from stompbox.security import network_of
 from stompbox.server.transport import unixsocket
+from stompbox.server.transport.tlstransport import TlsTransport
 
 if TYPE_CHECKING:
     from stompbox.admin.listening import AdminListener
 
 # at a time; a newcomer takes the place of one that does not ask, and gets 503 when all are being answered
 CONNECTIONS: Final = 100
-HEAD_WITHIN: Final = 10.0  # seconds for a request's head, and for the next one after an answer
+HEAD_WITHIN: Final = 10.0  # seconds for a request's head and the hand-shake of TLS before it, and for the next head after an answer
 HEAD: Final = 32 << 10  # bytes of a request's head
 UNREAD_WITHIN: Final = 30.0  # seconds in which a client takes some of an answer that waits for it
 ENDING: Final = 2.0  # seconds for answers under way when the broker stops, or comes to lead or to follow
@@ -57,8 +60,20 @@ class HttpProtocol(H11Protocol):
         self._turns = listener.broker.turns
         self.answered = asyncio.Event()  # once
 
+    def accepted(self, transport: asyncio.Transport) -> None:
+        """The hand-shake of TLS is still to come: it has a deadline, and a place as everybody."""
+        self.transport = transport
+        self.client = get_remote_addr(transport)
+        self.connections.add(self)
+        self._take_place()
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        is_accepted = self in self.connections
         super().connection_made(transport)
+        if not is_accepted:
+            self._take_place()
+
+    def _take_place(self) -> None:
         self._expect()
         others = [one for one in self.connections if isinstance(one, HttpProtocol) and one is not self]
         same = [one for one in others if one.address == self.address]
@@ -207,10 +222,14 @@ async def serve(listener: AdminListener, config: uvicorn.Config) -> HttpServer:
         app_state: dict[str, Any] = {}
         return HttpProtocol(config, state, app_state, loop, listener)
 
+    def secured(context: ssl.SSLContext) -> TlsTransport:
+        return TlsTransport(connected(), context, loop, listener.broker.turns.few)
+
+    accepting = connected if listener.context is None else partial(secured, listener.context)
     servers = [
         await loop.create_unix_server(connected, sock=each, **unixsocket.KEPT)
         if each.family == getattr(socket, "AF_UNIX", None)
-        else await loop.create_server(connected, sock=each, ssl=listener.context)
+        else await loop.create_server(accepting, sock=each)
         for each in listener.sockets
     ]
     return HttpServer(state, servers)

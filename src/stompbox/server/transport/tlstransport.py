@@ -32,7 +32,7 @@ class Visitor(Protocol):
     def accepted(self, transport: asyncio.Transport) -> None:
         """The first that is known of it. What it closes or aborts is that transport until `connection_made`."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:
         """The hand-shake is done."""
 
     def data_received(self, data: bytes) -> None: ...
@@ -170,7 +170,7 @@ class TlsTransport(asyncio.Protocol):
         self._is_met = True
         self._answer()
         if self._visitor is not None:
-            self._visitor.connection_made(cast(asyncio.BaseTransport, self))
+            self._visitor.connection_made(cast(asyncio.Transport, self))
 
     def _answer(self) -> None:
         """What TLS itself says. Who asks for it again and again and does not read it has no more of it kept."""
@@ -206,6 +206,8 @@ class TlsTransport(asyncio.Protocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "ssl_object":
             return self._object
+        if name == "sslcontext":
+            return self._object.context
         if name == "peercert":
             return self._object.getpeercert() or default
         return self._raw.get_extra_info(name, default)
