@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, cast
 
 from stompbox.server.faults import guarded
 from stompbox.server.transport.tcp import Acceptor, Socket
-from stompbox.server.transport.tlstransport import TlsTransport
 
 if TYPE_CHECKING:
     from stompbox.config import Listener
@@ -153,8 +152,5 @@ class TestedAcceptor(Acceptor):
         super().__init__(broker, listener)
         self.mood = Mood()
 
-    def receive(self) -> asyncio.BaseProtocol:
-        accepted = TestedSocket(self.broker, self)
-        if self.context is None:
-            return accepted
-        return TlsTransport(accepted, self.context, self.broker.loop, self.broker.turns.few)
+    def newcomer(self) -> Socket:
+        return TestedSocket(self.broker, self)

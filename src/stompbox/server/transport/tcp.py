@@ -478,10 +478,14 @@ class Acceptor:
             self.file = None
 
     def receive(self) -> asyncio.BaseProtocol:
-        accepted = Socket(self.broker, self)
+        """The protocol of who has just connected."""
+        accepted = self.newcomer()
         if self.context is None:
             return accepted
         return TlsTransport(accepted, self.context, self.broker.loop, self.broker.turns.few)
+
+    def newcomer(self) -> Socket:
+        return Socket(self.broker, self)
 
 
 async def listen(broker: Broker, listener: Listener, acceptor: Acceptor | None = None) -> asyncio.Server:
