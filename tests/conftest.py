@@ -116,6 +116,12 @@ def children(pid: int) -> list[int]:
     return sorted(found)
 
 
+def memory_of(pid: int, key: str = "VmRSS") -> int:
+    """Octets: what a process has in memory now, or had at its highest (VmHWM)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
+
+
 def _lines_until_ready(process: subprocess.Popen[bytes], log: Path) -> list[str]:
     """What the broker prints before `ready`, which is left out. Fails with its log when it ends or takes too long."""
     assert process.stdout is not None

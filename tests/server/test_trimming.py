@@ -17,10 +17,10 @@ from stompbox.server import generations, trimming
 from stompbox.server.generations import Collector
 from stompbox.server.run import OfBroker
 from stompbox.server.trimming import LEAST, LONG, MUCH, Trimming
-from tests.conftest import Serve
+from tests.conftest import Serve, memory_of
 from tests.server.world import House, configured, play
 from tests.system.plain import Plain
-from tests.system.transports import resident, wait_until
+from tests.system.transports import wait_until
 
 IDLE = 100 << 20
 
@@ -131,7 +131,7 @@ def test_memory_of_clients_that_are_gone_is_back_soon(serve: Serve) -> None:
     served = serve("--memory", "--no-admin")
     with Plain(served.port) as first:
         first.sync()
-        idle = resident(served)
+        idle = memory_of(served.process.pid)
         clients = [Plain(served.port).__enter__() for _ in range(10)]
         for client in clients:
             client.send("BEGIN", {"transaction": "t"})
@@ -142,10 +142,12 @@ def test_memory_of_clients_that_are_gone_is_back_soon(serve: Serve) -> None:
             )
             client.socket.sendall(frame * 1000)
             client.sync()
-        assert resident(served) > idle + (20 << 20)
+        assert memory_of(served.process.pid) > idle + (20 << 20)
         for client in clients:
             client.socket.close()
-        wait_until(lambda: resident(served) <= idle * 1.1 + (2 << 20), "it is as small as it was")
+        wait_until(
+            lambda: memory_of(served.process.pid) <= idle * 1.1 + (2 << 20), "it is as small as it was"
+        )
 
 
 class Node:

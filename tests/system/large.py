@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import re
 import socket
 import sqlite3
 import ssl
@@ -211,13 +210,6 @@ def web(served: Served, version: str = "1.2") -> Iterator[Client]:
         f"ws://{served.host}:{served.port}/stomp", max_size=4 * MIB, open_timeout=WITHIN
     ) as connection:
         yield Client(Web(connection), version)
-
-
-def memory_of(served: Served, what: str) -> int:
-    """VmHWM: resident memory at its highest, VmRSS: now, in bytes."""
-    found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{served.process.pid}/status").read_text())
-    assert found is not None
-    return int(found[1]) * 1024
 
 
 def stored(data: Path) -> tuple[int, int]:

@@ -15,7 +15,7 @@ import pytest
 
 from stompbox.stomp.frames import Frame
 from stompbox.store.check import SMALL
-from tests.conftest import Served
+from tests.conftest import Served, memory_of
 from tests.system.conftest import Start
 from tests.system.plain import WITHIN, Plain
 from tests.system.test_serve import assert_refused, run_serve
@@ -248,11 +248,6 @@ def test_too_little_space_is_a_full_disk_but_consumers_go_on(start: Start) -> No
     assert served.log.read_text().count("min-disk-free") == 1
 
 
-def resident(served: Served) -> int:
-    """Bytes of memory that the broker takes now."""
-    return int(Path(f"/proc/{served.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
-
-
 def test_memory_is_bounded_while_the_disk_refuses_and_senders_get_errors(
     start: Start,
 ) -> None:
@@ -261,11 +256,11 @@ def test_memory_is_bounded_while_the_disk_refuses_and_senders_get_errors(
     with Plain(served.port, "1.1") as client:
         with broken(served):
             fail(served)
-            before = resident(served)
+            before = memory_of(served.process.pid)
             for _ in range(200):
                 client.send("SEND", {"destination": "/queue/q"}, body)
                 assert client.receive().headers["code"] == "io-error"
-            assert resident(served) - before < 32 << 20
+            assert memory_of(served.process.pid) - before < 32 << 20
         wait_until_good(served)
         stored(client, b"after")
     assert bodies(served) == [b"after"]
@@ -281,10 +276,10 @@ def test_memory_is_bounded_while_the_disk_refuses_and_senders_wait(start: Start)
         clients = [stack.enter_context(Plain(served.port)) for _ in range(8)]
         with broken(served):
             fail(served)
-            before = resident(served)
+            before = memory_of(served.process.pid)
             taken = [until_nothing_is_taken(client, frame) for client in clients]
             assert all(octets < 32 << 20 for octets in taken)
-            assert resident(served) - before < 64 << 20
+            assert memory_of(served.process.pid) - before < 64 << 20
             with Plain(served.port) as consumer:
                 assert messages(consumer), "what was read can be consumed"
         wait_until_good(served)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Serve, Served, children, end, start_broker
+from tests.conftest import Serve, Served, children, end, memory_of, start_broker
 from tests.system.plain import Plain
-from tests.system.transports import KINDS, connected, listeners, message, resident, wait_until
+from tests.system.transports import KINDS, connected, listeners, message, wait_until
 
 FRONTS = ("--fronts", "2")
 MANY = 24  # connections: with two fronts, none of which gets all
@@ -212,20 +212,15 @@ def test_a_client_that_does_not_read_fills_neither_the_broker_nor_its_front(serv
         slow.hear(b"receipt-id:s")
         sender = Plain(served.port)
         stack.callback(sender.socket.close)
-        before = resident(served), [size_of(front) for front in fronts]
+        before = memory_of(served.process.pid), [memory_of(front) for front in fronts]
         for number in range(400):
             sender.send(
                 "SEND", {"destination": "/topic/much", "receipt": f"{number}", "persistent": "false"}, body
             )
             assert sender.receive().headers["receipt-id"] == f"{number}"
-        after = resident(served), [size_of(front) for front in fronts]
+        after = memory_of(served.process.pid), [memory_of(front) for front in fronts]
         assert max(now - then for now, then in zip(after[1], before[1], strict=True)) < 12 << 20
         assert is_alive(sender)
-
-
-def size_of(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 def test_limits_are_those_of_all_fronts_together(serve: Serve) -> None:

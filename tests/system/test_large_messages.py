@@ -16,7 +16,7 @@ import pytest
 
 from stompbox import blocking
 from stompbox.store.chunks import decode, has_handles
-from tests.conftest import Serve, Served
+from tests.conftest import Serve, Served, memory_of
 from tests.system.large import (
     BLOCK,
     MIB,
@@ -26,7 +26,6 @@ from tests.system.large import (
     begin,
     blocks,
     digest_of,
-    memory_of,
     send,
     stored,
     tcp,
@@ -85,7 +84,7 @@ def empty(served: Served, data: Path) -> None:
 def test_a_body_is_never_whole_in_memory(serve: Serve, opening: Opening, place: str, key_store: Path) -> None:
     url = f"ssl://127.0.0.1:0?keyStorePath={key_store}" if opening is tls else "tcp://127.0.0.1:0"
     served = serve("--listen", url, "--no-admin", place)
-    before = memory_of(served, "VmHWM")
+    before = memory_of(served.process.pid, "VmHWM")
     with opening(served) as sender, opening(served) as consumer:
         for counted in (True, False):
             send(sender, "/queue/large", SIZE, counted=counted, receipt="sent")
@@ -97,12 +96,12 @@ def test_a_body_is_never_whole_in_memory(serve: Serve, opening: Opening, place: 
             consumer.say("ACK", id=got.headers["ack"])
             consumer.say("UNSUBSCRIBE", id=0, receipt="done")
             assert consumer.receive().command == "RECEIPT"
-    assert memory_of(served, "VmHWM") - before < MOST
+    assert memory_of(served.process.pid, "VmHWM") - before < MOST
 
 
 def test_bodies_that_wait_are_not_in_memory(serve: Serve, tmp_path: Path) -> None:
     served = serve(*listen(), "--no-admin", "--data", str(tmp_path / "data"))
-    before = memory_of(served, "VmHWM")
+    before = memory_of(served.process.pid, "VmHWM")
     sizes = [100 * 1024, 100 * 1024 - 1, 5 * MIB, 256 * 1024, 256 * 1024 + 1, 30 * MIB, 40 * MIB]
     with tcp(served) as client:
         for seed, size in enumerate(sizes):
@@ -114,7 +113,7 @@ def test_bodies_that_wait_are_not_in_memory(serve: Serve, tmp_path: Path) -> Non
             got = client.receive()
             assert (got.size, got.digest) == (size, digest_of(size, seed=seed))
             client.say("ACK", id=got.headers["ack"])
-    assert memory_of(served, "VmHWM") - before < MOST
+    assert memory_of(served.process.pid, "VmHWM") - before < MOST
     empty(served, tmp_path / "data")
 
 

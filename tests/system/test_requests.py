@@ -19,7 +19,7 @@ from stompbox.spark.options import Given, target_of
 from stompbox.spark.requests import fetched
 from stompbox.stomp.shapes import shape_of
 from stompbox.store.chunks import decode, encode, verify
-from tests.conftest import Serve, Served
+from tests.conftest import Serve, Served, memory_of
 from tests.spark.fake_broker import PEM
 from tests.system.plain import Plain
 from tests.users import users
@@ -369,20 +369,15 @@ def test_who_asks_and_does_not_read_is_not_read_either(served: Served, link: Spa
         greedy.sendall(b"CONNECT\naccept-version:1.2\nhost:x\nheart-beat:0,0\n\n\0")
         assert greedy.recv(65536).startswith(b"CONNECTED")
         greedy.sendall(request * 200)
-        before = resident(served)
+        before = memory_of(served.process.pid)
         for _ in range(50):
             assert "large" in ask(link, "describe", destinations="/queue/large")["addresses"]
-        assert resident(served) - before < 64 << 20
+        assert memory_of(served.process.pid) - before < 64 << 20
         received, wanted = 0, 200 * 2_000_000
         while received < wanted:
             octets = greedy.recv(1 << 20)
             assert octets
             received += len(octets)
-
-
-def resident(served: Served) -> int:
-    """Bytes (Linux)."""
-    return int(Path(f"/proc/{served.process.pid}/statm").read_text().split()[1]) * 4096
 
 
 @pytest.mark.parametrize(

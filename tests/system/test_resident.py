@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Serve, Served, children
+from tests.conftest import Serve, Served, children, memory_of
 from tests.system.transports import connected, listeners, wait_until
 
 CLIENTS = 60
@@ -16,12 +16,6 @@ EACH = (
     100 << 10
 )  # octets that a client may take who has sent and been told much; without a bound it was 700 KiB
 ROOM = 6 << 20  # for all else
-
-
-def resident(pid: int) -> int:
-    """Octets of memory that a process has."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 def holder(served: Served) -> int:
@@ -40,7 +34,7 @@ def test_who_says_much_over_tls_takes_little_for_it(
     pid = holder(served)
     with connected(served, "tls") as first:
         first.log_in()
-        idle = resident(pid)
+        idle = memory_of(pid)
         with ExitStack() as stack:
             clients = [stack.enter_context(connected(served, "tls")) for _ in range(CLIENTS)]
             for client in clients:
@@ -51,6 +45,6 @@ def test_who_says_much_over_tls_takes_little_for_it(
             for client in clients:
                 client.hear(b"x\0")
             wait_until(
-                lambda: resident(pid) <= idle + CLIENTS * EACH + ROOM, "they are there, and take little"
+                lambda: memory_of(pid) <= idle + CLIENTS * EACH + ROOM, "they are there, and take little"
             )
-        wait_until(lambda: resident(pid) <= idle * 1.1 + ROOM, "they are gone")
+        wait_until(lambda: memory_of(pid) <= idle * 1.1 + ROOM, "they are gone")

@@ -10,9 +10,9 @@ from threading import Thread
 
 import pytest
 
-from tests.conftest import Serve, Served, end, start_broker
+from tests.conftest import Serve, Served, end, memory_of, start_broker
 from tests.system.plain import Plain
-from tests.system.transports import KINDS, Rude, connected, listeners, message, resident, wait_until
+from tests.system.transports import KINDS, Rude, connected, listeners, message, wait_until
 
 MOST = 60 << 20  # octets that are sent at the most; what the systems hold in between is a part of it
 ROOM = 30 << 20  # octets by which the broker may grow meanwhile
@@ -64,10 +64,10 @@ def test_who_does_not_read_is_not_read(served: Served, sort: str, kind: str) -> 
     with connected(served, kind, receive_buffer=1 << 16) as client, connected(served, "tcp") as other:
         client.log_in("1.1")
         other.log_in()
-        before = resident(served)
+        before = memory_of(served.process.pid)
         frame = TOLD[sort]
         rest = flood(client, message(frame) if kind == "websocket" else frame)
-        assert resident(served) - before < ROOM
+        assert memory_of(served.process.pid) - before < ROOM
         other.say(b"SEND\ndestination:/topic/x\nreceipt:1\n\n\0")
         assert b"RECEIPT" in other.hear(b"\0\n")
         last = b"SEND\ndestination:/topic/nobody\nreceipt:the last\n\n\0"
@@ -80,7 +80,7 @@ def test_who_does_not_read_is_not_read(served: Served, sort: str, kind: str) -> 
 def test_the_same_over_tls(served: Served) -> None:
     with connected(served, "tls", receive_buffer=1 << 16) as client:
         client.log_in("1.1")
-        before = resident(served)
+        before = memory_of(served.process.pid)
         client.stream.settimeout(2)
         sent = 0
         frames = TOLD["receipts"] * 10
@@ -91,15 +91,15 @@ def test_the_same_over_tls(served: Served) -> None:
         except TimeoutError:
             pass
         assert sent < MOST
-        assert resident(served) - before < ROOM
+        assert memory_of(served.process.pid) - before < ROOM
 
 
 def test_pongs_that_nobody_reads(served: Served) -> None:
     with connected(served, "websocket", receive_buffer=1 << 16) as client:
         client.log_in("1.2")
-        before = resident(served)
+        before = memory_of(served.process.pid)
         rest = flood(client, message(b"p" * 125, 9) * 100)
-        assert resident(served) - before < ROOM
+        assert memory_of(served.process.pid) - before < ROOM
         assert b"receipt-id:end" in then_reads(
             client, rest + message(b"SEND\ndestination:/topic/x\nreceipt:end\n\n\0"), b"receipt-id:end"
         )

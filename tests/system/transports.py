@@ -115,14 +115,6 @@ def connected(served: Served, kind: str, *, receive_buffer: int = 0) -> Iterator
         yield client
 
 
-def resident(served: Served) -> int:
-    """Octets of memory that the broker has."""
-    for line in Path(f"/proc/{served.process.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("the process has ended")
-
-
 def wait_until(is_so: object, what: str) -> None:
     """Asks again and again, until it is so."""
     assert callable(is_so)
