@@ -4,6 +4,7 @@ frames, in messages that are not too big for the strictest of clients."""
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -37,6 +38,22 @@ def serialized(frame: Frame) -> bytes:
     return frame.serialize(mask=True)
 
 
+def run_of(frame: Frame, times: int) -> list[Frame]:
+    """Messages that are as long and begin alike; each says something else, where that is no question of UTF-8."""
+    if not bytes(frame.data).isascii():
+        return [frame] * times
+    return [
+        replace(
+            frame,
+            data=bytes(frame.data).translate(bytes((at + number) % 128 for at in range(128)) + bytes(128)),
+        )
+        for number in range(times)
+    ]
+
+
+RUNS = st.builds(run_of, FRAMES, st.sampled_from([1, 1, 2, 3, 5, 20, 150]))
+
+
 def is_simple(frame: Frame) -> bool:
     if frame.opcode not in (Opcode.TEXT, Opcode.BINARY) or not frame.fin or len(frame.data) > LIMIT:
         return False
@@ -47,10 +64,11 @@ def is_simple(frame: Frame) -> bool:
     return True
 
 
-@given(st.lists(FRAMES, max_size=12), st.integers(0, 400), st.integers(1, 8))
+@given(st.lists(RUNS, max_size=6), st.integers(0, 400), st.integers(1, 8) | st.integers(100, 400))
 def test_the_simple_messages_at_the_front_are_taken_and_no_more(
-    frames: list[Frame], missing: int, most: int
+    runs: list[list[Frame]], missing: int, most: int
 ) -> None:
+    frames = list(itertools.chain.from_iterable(runs))
     simple = list(itertools.takewhile(is_simple, frames))[:most]
     octets = [serialized(frame) for frame in frames]
     data = b"".join(octets)
@@ -62,6 +80,14 @@ def test_the_simple_messages_at_the_front_are_taken_and_no_more(
     assert found.payload == b"".join(bytes(frame.data) for frame in there)
     assert found.stop == len(b"before") + ([0, *ends][len(there)])
     assert found.is_text is bool(there and there[-1].opcode is Opcode.TEXT)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 17, 18, 19, 145, 146, 147, 500])
+def test_a_stream_of_messages_that_begin_alike_ends_where_one_does_not(count: int) -> None:
+    stream = [b"%03d" % number for number in range(count)]
+    octets = b"".join(serialized(Frame(Opcode.BINARY, payload)) for payload in stream)
+    others = b"".join(serialized(Frame(Opcode.PING, b"abc")) for _ in range(2000))
+    assert whole_messages(octets + others, 0, MOST, LIMIT) == (len(octets), count, b"".join(stream), False)
 
 
 @given(st.binary(max_size=2000), st.binary(min_size=4, max_size=4))

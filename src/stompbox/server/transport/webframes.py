@@ -28,6 +28,8 @@ _SIMPLE: Final = frozenset((_TEXT, _BINARY))
 _WHOLE: Final = struct.Struct(">BBH4s")  # a head whose length has two octets
 _HEAD: Final = 6  # octets of a masked head whose length has seven bits
 _LONG_HEAD: Final = 8  # and of one where two octets more have it
+_MASK: Final = 4  # octets of each, the last ones
+_SOME: Final = 16  # messages that are looked at for whether they begin alike
 _LONG: Final = _MASKED | _OF_TWO  # the second octet of such a head
 
 
@@ -48,6 +50,7 @@ def whole_messages(data: bytes, at: int, most: int, limit: int) -> Whole:
     begin, size = at, len(data)
     payloads: list[bytes] = []
     is_text = has_text = False
+    step = 0  # octets of the message before, with its head
     unpack, unmasked = _WHOLE.unpack_from, _apply_mask
     while len(payloads) < most and at + _HEAD <= size:
         if at + _LONG_HEAD <= size:
@@ -64,11 +67,36 @@ def whole_messages(data: bytes, at: int, most: int, limit: int) -> Whole:
         payloads.append(unmasked(data[start:stop], mask))
         is_text = kind == _TEXT
         has_text = has_text or is_text
-        at = stop
+        is_again, step, at = stop - at == step, stop - at, stop
+        if is_again:
+            stop += step * _alike(data, at, step, most - len(payloads))
+            form = f"{step - _MASK - length}x{_MASK}s{length}s"
+            payloads += [unmasked(payload, mask) for mask, payload in struct.iter_unpack(form, data[at:stop])]
+            at = stop
     payload = b"".join(payloads)
     if has_text and not payload.isascii():
         return _valid(data, begin, payloads)
     return Whole(at, len(payloads), payload, is_text)
+
+
+def _alike(data: bytes, at: int, step: int, most: int) -> int:
+    """How many messages from data[at:] on, of `most`, are as long as the one before, which has `step` octets, and begin alike but for their
+    masks. Each octet of the heads is looked at in all of them at once, in portions that grow: where few are alike little was looked at."""
+    first = data[at - step : at]
+    head = first[: (_LONG_HEAD if first[1] == _LONG else _HEAD) - _MASK]
+    most = min(most, (len(data) - at) // step)
+    count, some = 0, _SOME
+    while count < most:
+        some = min(some, most - count)
+        stop = at + some * step
+        same = some
+        for column, octet in enumerate(head):
+            same = min(same, some - len(data[at + column : stop : step].lstrip(bytes((octet,)))))
+        count += same
+        if same < some:
+            break
+        at, some = stop, some * 8
+    return count
 
 
 def _valid(data: bytes, at: int, payloads: list[bytes]) -> Whole:
