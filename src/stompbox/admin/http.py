@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
 from stompbox.admin.app import build
@@ -63,7 +62,8 @@ class HttpProtocol(H11Protocol):
     def accepted(self, transport: asyncio.Transport) -> None:
         """The hand-shake of TLS is still to come: it has a deadline, and a place as everybody."""
         self.transport = transport
-        self.client = get_remote_addr(transport)
+        peer = transport.get_extra_info("peername")
+        self.client = (str(peer[0]), int(peer[1])) if peer else None
         self.connections.add(self)
         self._take_place()
 
