@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
+from typing import cast
 
 import pytest
 
@@ -10,10 +11,10 @@ from stompbox.broker import commits
 from stompbox.message import ANYCAST
 from stompbox.server.requests.replies import in_turns
 from stompbox.server.transport.tcp import Socket
-from stompbox.server.turns import SHARES
+from stompbox.server.turns import LATE, MODEST, SHARES
 from stompbox.store.base import Commit
 from tests.broker.world import run_of
-from tests.server.turning import LOOKS, Client, Recorded, World, loaded
+from tests.server.turning import LOOKS, Client, Clock, Recorded, World, loaded
 
 Said = tuple[str, Mapping[str, str]]
 MANY = 500
@@ -126,6 +127,68 @@ def test_a_client_that_says_little_at_once_does_not_wait_for_those_who_say_much(
     assert sum(len(client.confirmed()) for client in hostile) > confirmed, "they go on meanwhile"
 
 
+def test_of_very_many_small_reads_at_once_some_wait_and_who_says_a_frame_waits_for_a_frame_of_each() -> None:
+    world = World()
+    hostile, normal = [world.client() for _ in range(300)], world.client()
+    world.until_idle()
+    clock, before = cast(Clock, world.broker.turns.clock), len(normal.confirmed())
+    begun = clock.now
+    for client in hostile:
+        client.say(*receipts("r", 8))
+    assert (clock.now - begun) / clock.step <= LATE * LOOKS + 16 + 2, "what is obeyed at once"
+    assert sum(not client.connection.reading.is_waiting for client in hostile) <= LATE * LOOKS / 16 + 1, (
+        "no more of the others is read"
+    )
+    normal.say(("BEGIN", {"transaction": "t", "receipt": "now"}))
+    while len(normal.confirmed()) == before:
+        world.turn()
+    assert (clock.now - begun) / clock.step < 300 * 8, "half of what the others have asked for"
+    world.until_idle()
+    assert all(len(client.confirmed()) == 8 for client in hostile)
+    normal.say(("BEGIN", {"transaction": "u", "receipt": "again"}))
+    assert normal.confirmed()[-1] == "again", "nobody waits any more"
+
+
+def test_who_waits_for_a_turn_of_small_reads_is_obeyed_in_order_and_read_again() -> None:
+    world = World()
+    clients = [world.client() for _ in range(100)]
+    world.until_idle()
+    for number in range(3):
+        for client in clients:
+            if client.wire.is_read:
+                client.say(*receipts(f"{number}.", 5))
+        world.turn()
+    world.until_idle()
+    for client in clients:
+        said = client.confirmed()
+        assert said == sorted(said)
+        assert said
+        assert client.wire.is_read
+    assert sum(len(client.confirmed()) == 15 for client in clients) < 100, "not all were read in each turn"
+
+
+def test_who_says_more_while_a_small_read_waits_is_read_no_further_and_it_counts() -> None:
+    """It is one more read, which the system had; and it goes before nobody who has said little."""
+    world = World()
+    hostile, others = world.client(), [world.client() for _ in range(200)]
+    world.until_idle()
+    for client in others:
+        client.say(*receipts("r", 8))
+    hostile.say(("BEGIN", {"transaction": "t", "receipt": "first"}))
+    assert hostile.connection.reading.is_waiting
+    assert hostile.wire.is_read, "a frame of each, and it is its turn"
+    hostile.say_much(receipts("m", MANY))
+    assert not hostile.wire.is_read
+    assert world.broker.ledger.size >= hostile.connection.reading.unobeyed > MODEST
+    while not hostile.confirmed():
+        world.turn()
+    assert not hostile.connection.reading.is_modest
+    world.until_idle()
+    assert len(hostile.confirmed()) == 1 + MANY
+    assert hostile.wire.is_read
+    assert world.broker.ledger.size < MODEST
+
+
 def test_those_who_say_little_again_and_again_do_not_hold_up_who_has_much_left() -> None:
     world = World()
     much = world.client()
@@ -138,7 +201,7 @@ def test_those_who_say_little_again_and_again_do_not_hold_up_who_has_much_left()
                 client.say_much(receipts("l", 20))
         world.turn()
         turns += 1
-        assert turns < MANY
+        assert turns < 2 * MANY
     assert any(client.confirmed() for client in little)
 
 

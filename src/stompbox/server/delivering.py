@@ -20,6 +20,7 @@ from stompbox.server.addressing.transforming import Transform, outward
 from stompbox.server.faults import told
 from stompbox.server.latency import Latency
 from stompbox.server.outgoing import Stream, Whole
+from stompbox.server.turns import OUTWARD
 from stompbox.stomp.encode import messages, opening
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Deliveries:
         self.waiting.extend(touched)
         if self.waiting and not self._is_planned:
             self._is_planned = True
-            self.broker.turns.later(self._go_on, is_outward=True)
+            self.broker.turns.later(self._go_on, OUTWARD)
 
     def _go_on(self, until: float) -> bool:
         waiting = self.waiting

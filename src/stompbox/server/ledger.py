@@ -71,7 +71,8 @@ class Account:
     def glance(self, connection: ClientConnection) -> None:
         """Looks, where something that counts may have come or gone."""
         is_kept = self.passing or self.is_stale or connection.transactions or connection.upload is not None
-        if is_kept or connection.pending.size + connection.decoder.pending > PASSING:
+        coming = connection.decoder.pending + connection.reading.unobeyed
+        if is_kept or connection.pending.size + coming > PASSING:
             self.look(connection)
 
     def look(self, connection: ClientConnection) -> None:
@@ -141,9 +142,7 @@ def _sizes_of(connection: ClientConnection) -> Sizes:
         connection.reading.holding,
         connection.outgoing,
     )
-    coming = decoder.pending + connection.transport.unread
-    if connection.reading.left:
-        coming += sum(map(len, connection.reading.left))
+    coming = decoder.pending + connection.transport.unread + connection.reading.unobeyed
     if upload is not None:
         coming += upload.size
     if holding is not None:

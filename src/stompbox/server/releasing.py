@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from stompbox.server.turns import FOREVER
+from stompbox.server.turns import FOREVER, OUTWARD
 
 if TYPE_CHECKING:
     from stompbox.errors import StoreError
@@ -47,7 +47,7 @@ class Releases:
         turns = self.broker.turns
         if self._say(turns.allowance()) and not self._is_planned:
             self._is_planned = True
-            turns.later(self._say, is_outward=True)
+            turns.later(self._say, OUTWARD)
 
     def say_all(self) -> None:
         """Says whatever is due, at once."""

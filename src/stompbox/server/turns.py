@@ -22,17 +22,21 @@
 
 A turn is what the loop does from one look at the sockets to the next, and there is one budget for all of it, whoever's it is:
 
-1. What was read is obeyed. A read that is small is obeyed at once, as far as a whole turn goes; another one has what is left of this
-   turn, and waits where nothing is left, or somebody waits already.
+1. What was read is obeyed. A read that is small is obeyed at once, as far as a whole turn goes, until all that was read has taken LATE
+   turns; from there on small reads wait, too, until none of them does any more. Another one has what is left of this turn, and waits
+   where nothing is left, or somebody waits already.
 2. What came of that goes out, before anything else: so a client that does little never waits for one that does much.
 3. What waits goes on, as long as there is time, and one step of it at the least, in this turn or where what was read has taken it in
    the next: what goes out first, with half of what is left, since those who were promised something do not wait behind those who ask for
-   more; then, with half of what is left now, reads of no more than MODEST octets; then what clients ask for, and what goes on in portions
-   in the engine (broker/work.py). Of these two the one that came second comes first in the next turn, and second it comes only where time
-   is left. Each has a queue (round robin), and who is served has a share of the turn.
+   more; then modest reads, those of no more than MODEST octets: with half of a turn at the least the fresh ones, which have waited from
+   their first frame on, and with half of what is left now those that have begun; then what else clients ask for, and what goes on in
+   portions in the engine (broker/work.py). Of these two the one that came second comes first in the next turn, and second it comes only
+   where time is left. Each has a queue (round robin), and who is served has a share of the turn; a fresh read has an equal part, one frame
+   at the least, and has begun then.
 
-Why the modest go before: where the loop is late a client that says little has said more in one read, and would wait behind hundreds who
-say much until each of them has had a share, which makes its next read larger. A frame that takes long makes a read one of the others.
+Why modest reads go before: where the loop is late a client that says little has said more in one read, and would wait behind hundreds who
+say much until each of them has had a share, which makes its next read larger. Why fresh ones do: among hundreds who say forty frames at a
+time who says one waits for one of each. A frame that takes long makes its read one of the others, however small it is.
 
 The clock is looked at after a step, never within a run: a step is what cannot be cut any further. Who makes steps keeps them short.
 """
@@ -52,10 +56,14 @@ if TYPE_CHECKING:
 
 FOREVER: Final = float("inf")
 SMALL: Final = 1024  # octets of a read that is obeyed whatever is left of the turn
-MODEST: Final = 16 << 10  # octets of a read that waits before those of clients who say more
+MODEST: Final = 16 << 10  # octets of a read that goes before larger ones
 # of `max-turn-time`: the step in which this is over is taken to its end, and takes as long again
 PLANNED: Final = 0.5
 SHARES: Final = 4  # of one turn: so many have some of it, at least
+LATE: Final = (
+    10  # turns that small reads may take at once: what more than a hundred clients say who say a frame each
+)
+OUTWARD, FRESH, BEGUN, INWARD = range(4)  # what waits, in the order in which it is served
 FEW: Final = 16  # sockets that are closed, or accepted, in one turn: the loop takes about 30 us for each, in its next one
 
 T = TypeVar("T")
@@ -127,14 +135,19 @@ class Turns:
         self.few = Few(broker.loop).few
         self.obey(configuration)
         self._outward: deque[Work] = deque()
-        self._modest: deque[Work] = deque()
+        self._fresh: deque[Work] = deque()
+        self._begun: deque[Work] = deque()
         self._inward: deque[Work] = deque()
+        self._queues = (self._outward, self._fresh, self._begun, self._inward)
         self._due: deque[Callable[[], None]] = deque()  # what was put off because a turn was over
         self._is_begun = False
         self._is_ending = False  # `serve` goes on, which ends it
         self._is_engine_first = False
         self._has_waited = False  # what waits, for a turn in which there was no time for it
+        self._is_crowded = False  # small reads wait as well
         self._until = 0.0  # when the turn is over
+        self._latest = FOREVER  # when small reads have had it for long enough
+        self._now = 0.0  # when one of them began last
         self._lent = 0.0  # of it, to coroutines that go on behind it
 
     def obey(self, configuration: Configuration) -> None:
@@ -152,7 +165,10 @@ class Turns:
 
     def whole(self) -> float:
         """The time (clock) until which something small that begins now may go on: as long as a turn, whatever is left of this one."""
-        return self.clock() + self.budget
+        self._now = now = self.clock()
+        if self._latest == FOREVER:
+            self._latest = now + LATE * self.budget
+        return now + self.budget
 
     def _begin(self, now: float) -> None:
         """A turn goes from here up to the end of `serve`. The loop's own time says nothing of that: with uvloop it stands still until
@@ -170,18 +186,28 @@ class Turns:
         return now > self._until
 
     @property
+    def is_late(self) -> bool:
+        """Who asks for little has to wait, too: others do already, or such have had this turn for long enough."""
+        if self._now > self._latest:
+            self._is_crowded = True
+        return self._is_crowded
+
+    @property
     def is_full(self) -> bool:
         """Who asks for much has to wait: others do already, or nothing is left of the turn."""
-        return bool(self._inward or self._modest or self.broker.engine.later.waiting) or self.is_over
+        return (
+            bool(self._inward or self._begun or self._fresh or self.broker.engine.later.waiting)
+            or self.is_over
+        )
 
     def goes_on(self) -> Callable[[], bool]:
         """Says, as often as it is asked, whether what begins now may go on."""
         until, clock = self.allowance(), self.clock
         return lambda: clock() < until
 
-    def later(self, work: Work, *, is_outward: bool = False, is_modest: bool = False) -> None:
-        """Goes on with it in the next turn, and in each after it, until nothing is left. `is_modest`: there is little of it."""
-        (self._outward if is_outward else self._modest if is_modest else self._inward).append(work)
+    def later(self, work: Work, rank: int = INWARD) -> None:
+        """Goes on with it in the next turn, and in each after it, until nothing is left. `rank`: OUTWARD to INWARD."""
+        self._queues[rank].append(work)
         self.broker.flush_soon()
 
     def in_time(self, work: Callable[[], None]) -> None:
@@ -249,8 +275,8 @@ class Turns:
     def finish(self) -> None:
         """The broker stops: all that was begun is done, however long it takes."""
         while self.waiting:
-            for waiting in (self._outward, self._modest, self._inward):
-                self._go_through(waiting, FOREVER)
+            for queue in self._queues:
+                self._go_through(queue, queue, FOREVER, self.share)
             self.broker.flush()
 
     def serve(self) -> None:
@@ -261,6 +287,7 @@ class Turns:
             self._serve()
         self.broker.flush(is_turn_over=True)
         self._is_begun = self._is_ending = False
+        self._latest = FOREVER
 
     def _serve(self) -> None:
         broker, now = self.broker, self.clock()
@@ -270,13 +297,17 @@ class Turns:
             self._begin(now)
         self._lent = 0.0
         self._has_waited = not self._has_waited and now > self._until
-        if self._has_waited:  # what was read has taken the turn
+        if self._has_waited and not self._fresh:  # what was read has taken the turn
             broker.flush_soon()
             return
-        self._go_through(self._outward, max(now, (now + self._until) / 2))
-        if self._modest:
+        self._go_through(self._outward, self._outward, max(now, (now + self._until) / 2), self.share)
+        if self._fresh:
+            until = max(self._until, self.clock() + self.budget / 2)
+            self._go_through(self._fresh, self._begun, until, 0.0)
+        self._is_crowded = self._is_crowded and bool(self._fresh)
+        if self._begun:
             now = self.clock()
-            self._go_through(self._modest, max(now, (now + self._until) / 2))
+            self._go_through(self._begun, self._begun, max(now, (now + self._until) / 2), self.share)
         if self._inward and broker.engine.later.waiting:
             self._share_with_engine()
         elif self._inward:
@@ -299,7 +330,7 @@ class Turns:
             second(self._until)
 
     def _go_on_inward(self, until: float) -> None:
-        self._go_through(self._inward, until)
+        self._go_through(self._inward, self._inward, until, self.share)
 
     def _go_on_in_engine(self, until: float) -> None:
         engine = self.broker.engine
@@ -311,20 +342,21 @@ class Turns:
             pass
         self.broker.deliveries.put_off()
 
-    def _go_through(self, waiting: deque[Work], until: float) -> None:
-        """Each once, as long as there is time; in equal parts, which are no smaller than a share, also of who comes last."""
+    def _go_through(self, waiting: deque[Work], rest: deque[Work], until: float, least: float) -> None:
+        """Each once, as long as there is time; in equal parts of `least` seconds or more, also of who comes last. What is not done then
+        waits in `rest`."""
         for left in range(len(waiting), 0, -1):
             now = self.clock() + self._lent
             work = waiting.popleft()
-            if work(now + max(self.share, (until - now) / left)):
-                waiting.append(work)
+            if work(now + max(least, (until - now) / left)):
+                rest.append(work)
             if self.clock() + self._lent >= until:
                 return
 
     @property
     def waiting(self) -> int:
         """Pieces of work that wait for their turn."""
-        return len(self._outward) + len(self._modest) + len(self._inward)
+        return sum([len(queue) for queue in self._queues])
 
     def __repr__(self) -> str:
         return f"<Turns waiting={self.waiting} budget={self.budget * 1000:g} ms>"

@@ -19,13 +19,14 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
+from operator import length_hint
 from typing import TYPE_CHECKING, Final
 
 from stompbox.errors import FrameError, IllegalFrame, StompboxError
 from stompbox.server.frames import acknowledging, sending, uploads
 from stompbox.server.limiting import Holding
 from stompbox.server.pressure import LITTLE
-from stompbox.server.turns import FOREVER, MODEST, SMALL, Turns
+from stompbox.server.turns import BEGUN, FOREVER, FRESH, INWARD, MODEST, SMALL, Turns
 from stompbox.stomp.codec import faulty
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import Acks, Event, Sends
@@ -57,7 +58,7 @@ class Reading:
         self.left: deque[bytes] | None = None  # what came after it
         self.is_held = False
         self.is_waiting = False
-        self.is_modest = False  # it waits among those who have said little
+        self.is_modest = False  # what waits is (turns.py)
         self.is_paused = False
         self.holding: Holding | None = None  # what waits for room in an address
         self.has_sent = False  # messages, in the read that is being obeyed
@@ -76,6 +77,11 @@ class Reading:
     def has_left(self) -> bool:
         """Something has come that is not obeyed yet."""
         return self.events is not None or self.steps is not None or bool(self.left)
+
+    @property
+    def unobeyed(self) -> int:
+        """Octets that have come and that the decoder has not been given."""
+        return sum(map(len, self.left)) if self.left else 0
 
     @property
     def will_go_on(self) -> bool:
@@ -140,21 +146,28 @@ class Reading:
     def receive(self, data: bytes) -> None:
         """Takes octets from the client and obeys what of them the turn has time for."""
         if self.is_held or self.is_waiting:
-            # what the transport had read already: the next WebSocket message, the next TLS record
+            # what the transport had read already: the next WebSocket message, the next TLS record; or the next read behind a fresh one
             self._put_off(data)
+            self._look_at_reading()
+            self.connection.account.glance(self.connection)
             return
         connection, size = self.connection, len(data)
-        if self.turns.is_full if size > SMALL else not connection.decoder.logged_in and self.turns.is_over:
-            # many strangers at once wait for each other
+        turns, is_known, rank = self.turns, connection.decoder.logged_in, BEGUN
+        if turns.is_full if size > SMALL else turns.is_late if is_known else turns.is_over:
+            # many at once wait for each other, and strangers sooner
             self._put_off(data)
+            rank = FRESH
         else:
-            until = self.turns.allowance() if size > SMALL else FOREVER
-            if connection.decoder.logged_in:
+            until = turns.allowance() if size > SMALL else FOREVER
+            if is_known:
                 self._feed(data, until)
             else:
                 self._feed_first(data, until)
         if (self.events is not None or self.steps is not None or self.left) and self._is_over():
-            self._wait(is_modest=size <= MODEST and self.steps is None and connection.decoder.logged_in)
+            is_modest = is_known and size <= MODEST and self.steps is None
+            self._wait(rank if is_modest else INWARD)
+            if self.left:
+                connection.account.glance(connection)
         connection.broker.was_read(size)
 
     def _put_off(self, data: bytes, *, is_next: bool = False) -> None:
@@ -170,11 +183,13 @@ class Reading:
         """Its turn was over before all was obeyed."""
         return self.has_left and not (self.is_gone or self.is_held or self.connection.is_ended)
 
-    def _wait(self, *, is_modest: bool = False) -> None:
+    def _wait(self, rank: int = INWARD) -> None:
         if not self.is_waiting:
-            self.is_waiting, self.is_modest = True, is_modest
-            self.turns.later(self._have_turn, is_modest=is_modest)
-            self._look_at_reading()
+            self.is_waiting, self.is_modest = True, rank != INWARD
+            self.turns.later(self._have_turn, rank)
+            # a fresh one has its turn soon: to tell the transport, and to take it back, costs a third of what obeying does
+            if rank != FRESH:
+                self._look_at_reading()
 
     def _have_turn(self, until: float) -> bool:
         """Obeys in this turn what was left of earlier ones. True when that was not all."""
@@ -182,9 +197,9 @@ class Reading:
             return False
         self._obey_left(until)
         if self._is_over():
-            if not self.is_modest or self.steps is None:
+            if not self.is_modest or (self.steps is None and self.unobeyed <= MODEST):
                 return True
-            self.is_modest = False  # a frame takes long, however few octets it has
+            self.is_modest = False  # a frame takes long, or more has come meanwhile
             self.turns.later(self._have_turn)
             return False
         self.is_waiting = False
@@ -284,7 +299,7 @@ class Reading:
                         break
                     is_obeying = False
                 if not frames or clock() > end:
-                    self.events = events
+                    self.events = events if length_hint(events, 1) else None
                     break
         except FrameError as error:
             connection.fail(error)
