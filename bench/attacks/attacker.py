@@ -12,7 +12,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 WITHIN = 60.0  # seconds that one attack writes, at the most
@@ -146,6 +146,22 @@ def settle(link: socket.socket) -> None:
         if not more:
             return
         got = got[-64:] + more
+
+
+def again(links: Sequence[socket.socket], says: Callable[[int], bytes], seconds: float = 10.0) -> None:
+    """Each says what `says` has for it, by its place, and the next as soon as it is answered."""
+    places = {link.fileno(): place for place, link in enumerate(links)}
+    answered = select.epoll()
+    for place, link in enumerate(links):
+        link.sendall(says(place))
+        answered.register(link.fileno(), select.EPOLLIN)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for fileno, _ in answered.poll(1.0):
+            place = places[fileno]
+            if not links[place].recv(1 << 16):
+                raise ConnectionError("closed while it was at it")
+            links[place].sendall(says(place))
 
 
 # WebSocket

@@ -9,6 +9,7 @@ from bench.attacks.attacker import (
     CLIENTS,
     MEGABYTE,
     MESSAGES,
+    again,
     attack,
     connected,
     drain,
@@ -75,6 +76,20 @@ def ws_strangers(port: int) -> list[socket.socket]:
     links = [websocket(port) for _ in range(100)]
     for link in links:
         pour(link, [ws_frame(2, b"CONNECT\nx:" + bytes(b"a" * (3 * MEGABYTE)))[: 3 * MEGABYTE]])
+    return links
+
+
+@attack(
+    "500 connections, WebSocket: sixty pings in one small write, and the next when they are answered",
+    is_websocket=True,
+)
+def ws_small_reads(port: int) -> list[socket.socket]:
+    links = [websocket(port) for _ in range(500)]
+    for link in links:
+        link.sendall(ws_frame(1, b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"))
+        link.recv(4096)
+    pings = ws_frame(9, b"p") * 60
+    again(links, lambda _: pings)
     return links
 
 

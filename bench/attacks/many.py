@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import time
 
@@ -11,6 +10,7 @@ from bench.attacks.attacker import (
     CLIENTS,
     MEGABYTE,
     MESSAGES,
+    again,
     attack,
     connected,
     drain,
@@ -209,20 +209,11 @@ def first_octets(port: int) -> list[socket.socket]:
     "500 connections that say forty short frames each in one small write, and the next when they are answered"
 )
 def small_reads(port: int) -> list[socket.socket]:
-    links = {link.fileno(): link for link in [connected(port) for _ in range(500)]}
-    said = b"BEGIN\ntransaction:1\n\n\0ABORT\ntransaction:1\n\n\0" * 19
-    said += b"BEGIN\ntransaction:1\n\n\0ABORT\ntransaction:1\nreceipt:1\n\n\0"
-    answered = select.epoll()
-    for fileno, link in links.items():
-        link.sendall(said)
-        answered.register(fileno, select.EPOLLIN)
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        for fileno, _ in answered.poll(1.0):
-            if not links[fileno].recv(4096):
-                return []
-            links[fileno].sendall(said)
-    return list(links.values())
+    links = [connected(port) for _ in range(500)]
+    pairs = b"BEGIN\ntransaction:1\n\n\0ABORT\ntransaction:1\n\n\0" * 19
+    said = pairs + b"BEGIN\ntransaction:1\n\n\0ABORT\ntransaction:1\nreceipt:1\n\n\0"
+    again(links, lambda _: said)
+    return links
 
 
 @attack(

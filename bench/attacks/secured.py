@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from bench.attacks.attacker import attack, connected, opened, send
+from bench.attacks.attacker import again, attack, connected, opened, send
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\nheart-beat:0,0\n\n\0"
 RECORDS = 8000  # in one write, 200 KB
@@ -51,6 +51,14 @@ class Ciphered:
             return False
         return True
 
+    def pairs(self) -> bytes:
+        """Forty frames, each in a record of its own; an answer comes to the last."""
+        for _ in range(20):
+            self._object.write(b"BEGIN\ntransaction:1\n\n\0")
+            self._object.write(b"ABORT\ntransaction:1\n\n\0")
+        self._object.write(b"BEGIN\ntransaction:2\nreceipt:1\n\n\0ABORT\ntransaction:2\n\n\0")
+        return self._outgoing.read()
+
     def say_line_feeds(self, seconds: float) -> None:
         """Heart-beats, as far as STOMP goes."""
         until = time.monotonic() + seconds
@@ -72,6 +80,16 @@ def tls_records(port: int) -> list[socket.socket]:
         thread.start()
     for thread in threads:
         thread.join()
+    return [link.socket for link in links]
+
+
+@attack(
+    "500 connections of TLS: forty records in one small write, and the next when they are answered",
+    is_tls=True,
+)
+def tls_small_reads(port: int) -> list[socket.socket]:
+    links = [Ciphered(port) for _ in range(500)]
+    again([link.socket for link in links], lambda place: links[place].pairs())
     return [link.socket for link in links]
 
 
