@@ -223,7 +223,7 @@ async def serve(listener: AdminListener, config: uvicorn.Config) -> HttpServer:
         return HttpProtocol(config, state, app_state, loop, listener)
 
     def secured(context: ssl.SSLContext) -> TlsTransport:
-        return TlsTransport(connected(), context, loop, listener.broker.turns.few)
+        return TlsTransport(connected(), context, loop, listener.broker.turns.line)
 
     accepting = connected if listener.context is None else partial(secured, listener.context)
     servers = [

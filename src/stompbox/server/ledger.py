@@ -71,8 +71,11 @@ class Account:
     def glance(self, connection: ClientConnection) -> None:
         """Looks, where something that counts may have come or gone."""
         is_kept = self.passing or self.is_stale or connection.transactions or connection.upload is not None
-        coming = connection.decoder.pending + connection.reading.unobeyed
-        if is_kept or connection.pending.size + coming > PASSING:
+        if (
+            is_kept
+            or connection.reading.left
+            or connection.pending.size + connection.decoder.pending > PASSING
+        ):
             self.look(connection)
 
     def look(self, connection: ClientConnection) -> None:

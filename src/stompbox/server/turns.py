@@ -5,7 +5,8 @@
 | what strangers say first (reading.py)                         | a connection                | the others                   |
 | frames of one read (reading.py)                                | an event: a frame, or a run | the rest of the read         |
 | COMMIT, ABORT, UNSUBSCRIBE and what else is long of itself    | some of its messages        | the rest of the frame        |
-| what TLS has of a read (transport/tlstransport.py)            | STEP octets, or RECORDS     | not read                     |
+| what TLS has of a read (transport/tlstransport.py)            | STEP octets, or RECORDS     | not read, in a Line          |
+| frames of WebSocket (transport/websocket.py)                  | TURN of them                | not read, in a Line          |
 | a SEND to very many subscriptions (broker/addresses/fanout.py)          | some of them                | the rest of the frame        |
 | SUBSCRIBE to a wildcard                                       | some of what it covers      | the rest of the frame        |
 | a reload (reloading.py)                                       | a connection, an address    | the others                   |
@@ -22,21 +23,21 @@
 
 A turn is what the loop does from one look at the sockets to the next, and there is one budget for all of it, whoever's it is:
 
-1. What was read is obeyed. A read that is small is obeyed at once, as far as a whole turn goes, until all that was read has taken LATE
-   turns; from there on small reads wait, too, until none of them does any more. Another one has what is left of this turn, and waits
+1. What was read is obeyed. A read that is small is obeyed at once, as far as a whole turn goes, until all that was read has taken LATE;
+   from there on small reads wait, too, until none of them does any more. Another one has what is left of this turn, and waits
    where nothing is left, or somebody waits already.
 2. What came of that goes out, before anything else: so a client that does little never waits for one that does much.
 3. What waits goes on, as long as there is time, and one step of it at the least, in this turn or where what was read has taken it in
    the next: what goes out first, with half of what is left, since those who were promised something do not wait behind those who ask for
-   more; then modest reads, those of no more than MODEST octets: with half of a turn at the least the fresh ones, which have waited from
+   more; then modest reads, those of no more than MODEST octets: with half of LATE at the least the fresh ones, which have waited from
    their first frame on, and with half of what is left now those that have begun; then what else clients ask for, and what goes on in
    portions in the engine (broker/work.py). Of these two the one that came second comes first in the next turn, and second it comes only
    where time is left. Each has a queue (round robin), and who is served has a share of the turn; a fresh read has an equal part, one frame
-   at the least, and has begun then.
+   at the least, and has begun then. Whose last read was not obeyed in one go is among those that have begun from the first.
 
 Why modest reads go before: where the loop is late a client that says little has said more in one read, and would wait behind hundreds who
-say much until each of them has had a share, which makes its next read larger. Why fresh ones do: among hundreds who say forty frames at a
-time who says one waits for one of each. A frame that takes long makes its read one of the others, however small it is.
+say much until each of them has had a share, which makes its next read larger. Why fresh ones do: who says a frame does not wait for
+hundreds who say forty at a time. A frame that takes long makes its read one of the others, however small it is.
 
 The clock is looked at after a step, never within a run: a step is what cannot be cut any further. Who makes steps keeps them short.
 """
@@ -60,9 +61,8 @@ MODEST: Final = 16 << 10  # octets of a read that goes before larger ones
 # of `max-turn-time`: the step in which this is over is taken to its end, and takes as long again
 PLANNED: Final = 0.5
 SHARES: Final = 4  # of one turn: so many have some of it, at least
-LATE: Final = (
-    10  # turns that small reads may take at once: what more than a hundred clients say who say a frame each
-)
+LATE: Final = 0.010  # seconds in which small reads are obeyed at once: those of two hundred clients and more
+PART: Final = 0.001  # seconds that a Line has in one turn
 OUTWARD, FRESH, BEGUN, INWARD = range(4)  # what waits, in the order in which it is served
 FEW: Final = 16  # sockets that are closed, or accepted, in one turn: the loop takes about 30 us for each, in its next one
 
@@ -124,15 +124,67 @@ class Few:
         return f"<Few waiting={len(self._waiting)}>"
 
 
-class Turns:
+class Line:
+    """Transports that have read something, and make more of it than they hand on: TLS, WebSocket. They wait in line where those of one turn
+    have taken LATE, and have PART of each turn then."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = perf_counter) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._latest = FOREVER  # of this turn
+        self._is_planned = False
+
+    @property
+    def is_late(self) -> bool:
+        """Who comes now has to wait: others do already, or LATE has passed since it was asked first in this turn."""
+        now = self._clock()
+        if self._latest == FOREVER:
+            self._latest = now + LATE
+            self._plan()
+        return bool(self._waiting) or now > self._latest
+
+    def wait(self, work: Callable[[], None]) -> None:
+        """Does it in a later turn. Who is not done then waits once more."""
+        self._waiting.append(work)
+        self._plan()
+
+    def _plan(self) -> None:
+        if not self._is_planned:
+            self._is_planned = True
+            self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._is_planned, self._latest = False, FOREVER
+        until = self._clock() + PART
+        while self._waiting:
+            self._waiting.popleft()()
+            if self._clock() > until:
+                break
+        if self._waiting:
+            self._plan()
+
+    def __repr__(self) -> str:
+        return f"<Line waiting={len(self._waiting)}>"
+
+
+class OfLoop:
+    """What the sockets of one loop share."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = perf_counter) -> None:
+        self.few = Few(loop).few
+        self.line = Line(loop, clock)
+
+
+class Turns(OfLoop):
     """The turns of one broker's loop. `clock` in seconds; it must go on within one turn, which the loop's own time does not."""
 
     def __init__(
         self, broker: Served, configuration: Configuration, clock: Callable[[], float] = perf_counter
     ) -> None:
+        super().__init__(broker.loop, clock)
         self.broker = broker
         self.clock = clock
-        self.few = Few(broker.loop).few
         self.obey(configuration)
         self._outward: deque[Work] = deque()
         self._fresh: deque[Work] = deque()
@@ -144,10 +196,9 @@ class Turns:
         self._is_ending = False  # `serve` goes on, which ends it
         self._is_engine_first = False
         self._has_waited = False  # what waits, for a turn in which there was no time for it
-        self._is_crowded = False  # small reads wait as well
+        self.is_crowded = False  # small reads wait as well
+        self._latest = FOREVER  # when those of this turn have had it for long enough
         self._until = 0.0  # when the turn is over
-        self._latest = FOREVER  # when small reads have had it for long enough
-        self._now = 0.0  # when one of them began last
         self._lent = 0.0  # of it, to coroutines that go on behind it
 
     def obey(self, configuration: Configuration) -> None:
@@ -165,9 +216,11 @@ class Turns:
 
     def whole(self) -> float:
         """The time (clock) until which something small that begins now may go on: as long as a turn, whatever is left of this one."""
-        self._now = now = self.clock()
+        now = self.clock()
         if self._latest == FOREVER:
-            self._latest = now + LATE * self.budget
+            self._latest = now + LATE
+        elif now > self._latest:
+            self.is_crowded = True
         return now + self.budget
 
     def _begin(self, now: float) -> None:
@@ -184,13 +237,6 @@ class Turns:
         if not self._is_begun:
             self._begin(now)
         return now > self._until
-
-    @property
-    def is_late(self) -> bool:
-        """Who asks for little has to wait, too: others do already, or such have had this turn for long enough."""
-        if self._now > self._latest:
-            self._is_crowded = True
-        return self._is_crowded
 
     @property
     def is_full(self) -> bool:
@@ -282,7 +328,7 @@ class Turns:
     def serve(self) -> None:
         """The sockets were read: what came of it goes out, what waits goes on, and the turn ends."""
         self._is_ending = True
-        if self.waiting or self.broker.engine.later.waiting:
+        if any(self._queues) or self.broker.engine.later.waiting:
             self.broker.flush()
             self._serve()
         self.broker.flush(is_turn_over=True)
@@ -302,9 +348,9 @@ class Turns:
             return
         self._go_through(self._outward, self._outward, max(now, (now + self._until) / 2), self.share)
         if self._fresh:
-            until = max(self._until, self.clock() + self.budget / 2)
+            until = max(self._until, self.clock() + LATE / 2)
             self._go_through(self._fresh, self._begun, until, 0.0)
-        self._is_crowded = self._is_crowded and bool(self._fresh)
+        self.is_crowded = self.is_crowded and bool(self._fresh)
         if self._begun:
             now = self.clock()
             self._go_through(self._begun, self._begun, max(now, (now + self._until) / 2), self.share)
@@ -314,7 +360,7 @@ class Turns:
             self._go_on_inward(self._until)
         elif broker.engine.later.waiting:
             self._go_on_in_engine(self._until)
-        if self.waiting:
+        if any(self._queues):
             broker.flush_soon()
 
     def _share_with_engine(self) -> None:

@@ -83,6 +83,14 @@ class Visitor:
         self.told.append(error)
 
 
+class Line:
+    """Who waits in it is where the test can see it."""
+
+    def __init__(self, wait: Callable[[Callable[[], None]], None]) -> None:
+        self.is_late = False
+        self.wait = wait
+
+
 class Ends:
     """Both ends, before the hand-shake."""
 
@@ -95,7 +103,8 @@ class Ends:
         self.raw, self.visitor = Raw(), Visitor()
         self.waiting: list[Callable[[], None]] = []
         self.loop = cast(asyncio.AbstractEventLoop, SimpleNamespace(call_soon=self.waiting.append))
-        self.server = TlsTransport(self.visitor, context, self.loop, self.waiting.append)
+        self.line = Line(self.waiting.append)
+        self.server = TlsTransport(self.visitor, context, self.loop, self.line)
         self.server.connection_made(cast(asyncio.BaseTransport, self.raw))
         trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
@@ -246,10 +255,10 @@ def test_what_comes_later_does_not_come_before(tmp_path: object) -> None:
     ends.visitor = Eager()
     context = ends.server.get_extra_info("ssl_object").context
 
-    def few(work: Callable[[], None]) -> None:
+    def at_once(work: Callable[[], None]) -> None:
         work()
 
-    ends.server = TlsTransport(ends.visitor, context, ends.loop, few)
+    ends.server = TlsTransport(ends.visitor, context, ends.loop, Line(at_once))
     ends.server.connection_made(cast(asyncio.BaseTransport, ends.raw))
     ends.shake_hands()
     say_little(ends)
@@ -348,7 +357,7 @@ def test_who_has_no_version_in_common_is_told(tmp_path: object) -> None:
     ends = Ends(tmp_path, ssl.TLSVersion.TLSv1_2)
     context = ends.server.get_extra_info("ssl_object").context
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    ends.server = TlsTransport(ends.visitor, context, ends.loop, ends.waiting.append)
+    ends.server = TlsTransport(ends.visitor, context, ends.loop, ends.line)
     ends.server.connection_made(cast(asyncio.BaseTransport, ends.raw))
     with pytest.raises(ssl.SSLError, match=r"(?i)version"):
         ends.shake_hands()
@@ -401,3 +410,17 @@ def test_what_is_known_of_the_connection(ends: Ends) -> None:
     assert ends.server.get_extra_info("peercert", "none") == "none"
     assert ends.server.get_extra_info("ssl_object").version() == ends.client.version()
     assert not ends.server.can_write_eof()
+
+
+def test_where_it_is_late_a_small_read_waits_in_line_and_what_comes_behind_it_too(ends: Ends) -> None:
+    ends.shake_hands()
+    ends.line.is_late = True
+    for said in (b"first", b"second"):
+        ends.client.write(said)
+        ends.server.data_received(ends.outgoing.read())
+        ends.line.is_late = False  # those who wait go first all the same
+        assert not ends.raw.is_read
+        assert ends.visitor.told[2:] == []
+    ends.turn()
+    assert b"".join(cast(list[bytes], ends.visitor.told[2:])) == b"firstsecond"
+    assert ends.raw.is_read

@@ -40,7 +40,8 @@ class Ends:
     is_logged_in = True
 
     def __init__(self) -> None:
-        self.loop = self
+        self.loop = self.turns = self.line = self
+        self.is_late = False
         self.heard = b""
         self.answered = ""
         self.waiting: list[Callable[[], None]] = []
@@ -57,8 +58,8 @@ class Ends:
     def receive(self, data: bytes) -> None:
         self.heard += data
 
-    def call_soon(self, action: Callable[[], None]) -> None:
-        self.waiting.append(action)
+    def wait(self, work: Callable[[], None]) -> None:
+        self.waiting.append(work)
 
     def dismiss(self, error: StompboxError) -> bool:
         self.codes.append(error.code)
@@ -316,3 +317,21 @@ def test_characters_may_be_cut_between_fragments_and_binary_messages_hold_anythi
 
 def _text(message: str | bytes) -> str:
     return message if isinstance(message, str) else message.decode()
+
+
+def test_where_it_is_late_what_is_read_waits_in_line_and_no_more_is_read_than_once() -> None:
+    ends = Ends()
+    web = WebSocket(ends, parse_listener("tcp://127.0.0.1:0"), ends, "local")  # type: ignore[arg-type]
+    ends.is_late = True
+    web.receive(UPGRADE)
+    assert "101" in ends.answered, "who is not there yet waits elsewhere"
+    said = [Frame(Opcode.BINARY, b"%d" % number).serialize(mask=True) for number in range(3)]
+    web.receive(said[0] + said[1][:3])
+    assert (ends.heard, ends.is_read, len(ends.waiting)) == (b"", True, 1)
+    web.receive(said[1][3:] + said[2])
+    assert (ends.heard, ends.is_read, len(ends.waiting)) == (b"", False, 1)
+    ends.waiting.pop()()
+    assert (ends.heard, ends.is_read, ends.waiting) == (b"012", True, [])
+    ends.is_late = False
+    web.receive(said[0])
+    assert ends.heard == b"0120"

@@ -32,7 +32,7 @@ from stompbox.server.fronts.link import (
 from stompbox.server.fronts.records import HEAD, Records
 from stompbox.server.transport.admission import Admission
 from stompbox.server.transport.tcp import Acceptor, Socket, accept
-from stompbox.server.turns import Few
+from stompbox.server.turns import OfLoop
 
 if TYPE_CHECKING:
     from stompbox.config import Listener, ListenerOptions
@@ -55,7 +55,7 @@ class Front:
         self.sockets: set[Peer] = set()
         self.has_failed = False
         self.users = range(0)  # as many as the broker has
-        self.refusals, self.faults, self.turns = Refusals(self), Faults(self), Few(loop)
+        self.refusals, self.faults, self.turns = Refusals(self), Faults(self), OfLoop(loop)
         self.acceptors: list[Acceptor] = []
         self.servers: list[asyncio.Server] = []
         self.relays: dict[int, Relay] = {}

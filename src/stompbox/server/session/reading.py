@@ -43,8 +43,8 @@ class Reading:
     """Whether one connection is read, and what has come on it and waits to be obeyed."""
 
     __slots__ = (
-        "_before_login", "_frame", "connection", "events", "group", "has_sent", "holding", "is_gone", "is_held", "is_modest", "is_paused",
-        "is_waiting", "left", "steps", "turns",
+        "_before_login", "_frame", "connection", "events", "group", "has_sent", "holding", "is_gone", "is_held", "is_long", "is_modest",
+        "is_much", "is_paused", "is_waiting", "left", "steps", "turns",
     )  # fmt: skip
 
     __deletable__ = ("connection",)  # for mypyc: see leave
@@ -58,7 +58,9 @@ class Reading:
         self.left: deque[bytes] | None = None  # what came after it
         self.is_held = False
         self.is_waiting = False
-        self.is_modest = False  # what waits is (turns.py)
+        self.is_modest = False  # it waits among those who have said little (turns.py)
+        self.is_much = False  # what has come meanwhile
+        self.is_long = False  # what it said last was not obeyed in one go
         self.is_paused = False
         self.holding: Holding | None = None  # what waits for room in an address
         self.has_sent = False  # messages, in the read that is being obeyed
@@ -76,7 +78,7 @@ class Reading:
     @property
     def has_left(self) -> bool:
         """Something has come that is not obeyed yet."""
-        return self.events is not None or self.steps is not None or bool(self.left)
+        return self._has_begun or bool(self.left)
 
     @property
     def unobeyed(self) -> int:
@@ -148,16 +150,18 @@ class Reading:
         if self.is_held or self.is_waiting:
             # what the transport had read already: the next WebSocket message, the next TLS record; or the next read behind a fresh one
             self._put_off(data)
+            self.is_much = self.is_much or self.unobeyed > MODEST
             self._look_at_reading()
             self.connection.account.glance(self.connection)
             return
         connection, size = self.connection, len(data)
         turns, is_known, rank = self.turns, connection.decoder.logged_in, BEGUN
-        if turns.is_full if size > SMALL else turns.is_late if is_known else turns.is_over:
+        if turns.is_full if size > SMALL else turns.is_crowded if is_known else turns.is_over:
             # many at once wait for each other, and strangers sooner
             self._put_off(data)
-            rank = FRESH
+            rank = BEGUN if self.is_long else FRESH
         else:
+            self.is_long = False
             until = turns.allowance() if size > SMALL else FOREVER
             if is_known:
                 self._feed(data, until)
@@ -166,7 +170,7 @@ class Reading:
         if (self.events is not None or self.steps is not None or self.left) and self._is_over():
             is_modest = is_known and size <= MODEST and self.steps is None
             self._wait(rank if is_modest else INWARD)
-            if self.left:
+            if self.left and size > SMALL:
                 connection.account.glance(connection)
         connection.broker.was_read(size)
 
@@ -185,23 +189,20 @@ class Reading:
 
     def _wait(self, rank: int = INWARD) -> None:
         if not self.is_waiting:
-            self.is_waiting, self.is_modest = True, rank != INWARD
+            self.is_waiting, self.is_modest, self.is_much = True, rank != INWARD, False
             self.turns.later(self._have_turn, rank)
             # a fresh one has its turn soon: to tell the transport, and to take it back, costs a third of what obeying does
             if rank != FRESH:
                 self._look_at_reading()
 
     def _have_turn(self, until: float) -> bool:
-        """Obeys in this turn what was left of earlier ones. True when that was not all."""
+        """Obeys in this turn what was left of earlier ones. True when that was not all, and it waits where it did."""
         if self.is_gone:
             return False
+        self.is_long = self._has_begun
         self._obey_left(until)
         if self._is_over():
-            if not self.is_modest or (self.steps is None and self.unobeyed <= MODEST):
-                return True
-            self.is_modest = False  # a frame takes long, or more has come meanwhile
-            self.turns.later(self._have_turn)
-            return False
+            return self._stays()
         self.is_waiting = False
         connection = self.connection
         if connection.is_lost:
@@ -211,6 +212,25 @@ class Reading:
             self._look_at_reading()
         return False
 
+    @property
+    def _has_begun(self) -> bool:
+        """Something of a read was obeyed, and the rest waits."""
+        return self.events is not None or self.steps is not None
+
+    def _stays(self) -> bool:
+        """Whether what is left waits where it did before. Else it waits where it belongs from now on."""
+        is_fresh = not self._has_begun  # it came behind a read that is done
+        self.is_long = self.is_long or not is_fresh
+        if not self.is_modest:
+            return True
+        if self.steps is not None or self.is_much:
+            self.is_modest = False  # a frame takes long, or more has come meanwhile
+            self.turns.later(self._have_turn)
+            return False
+        if is_fresh:
+            self.turns.later(self._have_turn, FRESH)
+        return not is_fresh
+
     def _obey_left(self, until: float) -> None:
         """What has come, as far as there is time."""
         while self._is_over():
@@ -219,7 +239,7 @@ class Reading:
                 self._take(self.left.popleft(), until)
             else:
                 self._obey_all(self.events or iter(()), until)
-            if self.events is not None or self.steps is not None or self.turns.clock() > until:
+            if self._has_begun or (self.unobeyed > SMALL and self.turns.clock() > until):
                 return
 
     def _take(self, data: bytes, until: float) -> None:

@@ -55,9 +55,17 @@ class Faults(Protocol):
     def drop(self, socket: Peer, doing: str, error: Exception) -> None: ...
 
 
+class Line(Protocol):
+    @property
+    def is_late(self) -> bool: ...
+    def wait(self, work: Callable[[], None]) -> None: ...
+
+
 class Turns(Protocol):
     @property
     def few(self) -> Callable[[Callable[[], None]], None]: ...
+    @property
+    def line(self) -> Line: ...
 
 
 class Host(Protocol):

@@ -482,7 +482,7 @@ class Acceptor:
         accepted = self.newcomer()
         if self.context is None:
             return accepted
-        return TlsTransport(accepted, self.context, self.broker.loop, self.broker.turns.few)
+        return TlsTransport(accepted, self.context, self.broker.loop, self.broker.turns.line)
 
     def newcomer(self) -> Socket:
         return Socket(self.broker, self)

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+if TYPE_CHECKING:
+    from stompbox.server.transport.host import Line
 
 PIECE: Final = 16 << 10  # octets: what one record holds at the most (RFC 8446, 5.1)
 ANSWERS: Final = 64 << 10  # octets of what TLS itself says, like new keys, that a peer may leave unread
@@ -47,7 +49,7 @@ class TlsTransport(asyncio.Protocol):
     that comes before its login."""
 
     __slots__ = (
-        "__weakref__", "_fault", "_few", "_incoming", "_is_closing", "_is_full", "_is_met", "_is_paused", "_is_planned", "_left", "_loop",
+        "__weakref__", "_fault", "_incoming", "_is_closing", "_is_full", "_is_met", "_is_paused", "_is_planned", "_left", "_line", "_loop",
         "_object", "_outgoing", "_raw", "_visitor",
     )  # fmt: skip
 
@@ -56,11 +58,10 @@ class TlsTransport(asyncio.Protocol):
         visitor: Visitor,
         context: ssl.SSLContext,
         loop: asyncio.AbstractEventLoop,
-        few: Callable[[Callable[[], None]], None],
+        line: Line,
     ) -> None:
-        """`few` does work in a turn in which it is one of few."""
         self._loop = loop
-        self._few = few
+        self._line = line
         # until it is told of the end: it knows its transport, which is this
         self._visitor: Visitor | None = visitor
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -81,11 +82,11 @@ class TlsTransport(asyncio.Protocol):
             self._visitor.accepted(self._raw)
 
     def data_received(self, data: bytes) -> None:
-        """Deciphers a small read at once; what is more waits for its turn, and nothing is read meanwhile."""
+        """Deciphers a small read at once, where nobody waits; what is more waits for its turn, and nothing is read meanwhile."""
         if self._is_closing:
             return
         self._left += data
-        if len(self._left) <= SMALL:
+        if len(self._left) <= SMALL and not (self._is_planned or self._line.is_late):
             self._obey()
         if self._has_left:
             self._plan()
@@ -146,10 +147,9 @@ class TlsTransport(asyncio.Protocol):
         return False
 
     def _plan(self) -> None:
-        """Goes on at once, where this turn has time for one more."""
         if self._has_left and not (self._is_planned or self._is_paused or self._is_closing):
             self._is_planned = True
-            self._few(self._go_on)
+            self._line.wait(self._go_on)
 
     def _go_on(self) -> None:
         self._is_planned = False

@@ -107,7 +107,11 @@ class WebSocket:
             self._refuse_method(data.partition(b" ")[0].decode())
             return
         self._left = self._left + data if self._left else data
-        if not self._is_planned:
+        if self._is_planned:
+            self.socket.pause_reading()
+        elif self.connection is not None and self.broker.turns.line.is_late:
+            self._plan()
+        else:
             self._read()
 
     def _read(self) -> None:
@@ -158,7 +162,7 @@ class WebSocket:
     def _plan(self) -> None:
         if self._has_left and not self._is_paused and not self._is_planned:
             self._is_planned = True
-            self.broker.loop.call_soon(self._read_on)
+            self.broker.turns.line.wait(self._read_on)
 
     def _read_on(self) -> None:
         self._is_planned = False
