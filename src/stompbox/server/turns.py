@@ -334,6 +334,7 @@ class Turns(OfLoop):
         self.broker.flush(is_turn_over=True)
         self._is_begun = self._is_ending = False
         self._latest = FOREVER
+        self.is_crowded = self.is_crowded and bool(self._fresh)
 
     def _serve(self) -> None:
         broker, now = self.broker, self.clock()
@@ -350,7 +351,6 @@ class Turns(OfLoop):
         if self._fresh:
             until = max(self._until, self.clock() + LATE / 2)
             self._go_through(self._fresh, self._begun, until, 0.0)
-        self.is_crowded = self.is_crowded and bool(self._fresh)
         if self._begun:
             now = self.clock()
             self._go_through(self._begun, self._begun, max(now, (now + self._until) / 2), self.share)

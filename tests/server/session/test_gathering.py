@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from stompbox.server import turns
 from stompbox.server.fronts.link import Kind
 from tests.server.fronts.wild import ARRIVES, CONNECT, OPENS, Wild, played, record
 
@@ -191,9 +192,13 @@ def test_who_is_refused_is_told_each(tmp_path: Path) -> None:
     played(tmp_path, work)
 
 
+@pytest.mark.parametrize("late", [0.0, turns.LATE], ids=["late", "in time"])
 @pytest.mark.parametrize("seed", range(12))
-def test_each_client_sees_what_it_would_see_alone(seed: int, tmp_path: Path) -> None:
-    """Whatever they send, and wherever it is cut, is played in one read, and a record at a time."""
+def test_each_client_sees_what_it_would_see_alone(
+    monkeypatch: pytest.MonkeyPatch, seed: int, late: float, tmp_path: Path
+) -> None:
+    """Whatever they send, and wherever it is cut, is played in one read, and a record at a time; also where all have to wait."""
+    monkeypatch.setattr(turns, "LATE", late)
     sent = _script(Random(seed))
     found = []
     for is_together in (True, False):

@@ -57,8 +57,8 @@ class Group:
 
     def _is_obeyed_together(self) -> bool:
         for connection in self.connections:
-            if connection.is_ended or connection.reading.holding is not None:
-                return False  # it was ended meanwhile, or waits for room
+            if connection.is_ended or not connection.reading.is_idle:
+                return False  # it was ended meanwhile, or what it said before waits: for room, or for its turn
         event = self.reader.read_each(self.frames)
         if event is None or not sends_together(self.connections, event):
             return False
