@@ -57,8 +57,9 @@ class Group:
 
     def _is_obeyed_together(self) -> bool:
         for connection in self.connections:
+            # it was ended meanwhile, or what it said before waits: for room, or for its turn
             if connection.is_ended or not connection.reading.is_idle:
-                return False  # it was ended meanwhile, or what it said before waits: for room, or for its turn
+                return False
         event = self.reader.read_each(self.frames)
         if event is None or not sends_together(self.connections, event):
             return False
