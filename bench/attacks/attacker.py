@@ -180,6 +180,13 @@ def websocket(port: int) -> socket.socket:
     return link
 
 
+def websocket_client(port: int) -> socket.socket:
+    """Logs in; what comes of that is not read."""
+    link = websocket(port)
+    link.sendall(ws_frame(1, b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"))
+    return link
+
+
 def ws_frame(opcode: int, payload: bytes = b"", *, fin: bool = True) -> bytes:
     """Masked with zeros, as a client may."""
     size = len(payload)

@@ -19,6 +19,7 @@ from bench.attacks.attacker import (
     settle,
     subscribe,
     websocket,
+    websocket_client,
     ws_frame,
 )
 
@@ -84,9 +85,8 @@ def ws_strangers(port: int) -> list[socket.socket]:
     is_websocket=True,
 )
 def ws_small_reads(port: int) -> list[socket.socket]:
-    links = [websocket(port) for _ in range(500)]
+    links = [websocket_client(port) for _ in range(500)]
     for link in links:
-        link.sendall(ws_frame(1, b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"))
         link.recv(4096)
     pings = ws_frame(9, b"p") * 60
     again(links, lambda _: pings)

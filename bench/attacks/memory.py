@@ -17,7 +17,7 @@ from bench.attacks.attacker import (
     send,
     settle,
     subscribe,
-    websocket,
+    websocket_client,
     ws_frame,
 )
 
@@ -39,8 +39,7 @@ def unread_errors(port: int) -> list[socket.socket]:
 
 @attack("pongs that are never read, 100 MB of pings", is_websocket=True)
 def unread_pongs(port: int) -> list[socket.socket]:
-    link = websocket(port)
-    link.sendall(ws_frame(1, b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"))
+    link = websocket_client(port)
     pour(link, [ws_frame(9, b"p" * 100) * 10_000] * 100, reads=False)
     return [link]
 

@@ -45,6 +45,7 @@ The clock is looked at after a step, never within a run: a step is what cannot b
 from __future__ import annotations
 
 import asyncio
+from abc import ABCMeta, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
@@ -89,14 +90,33 @@ class Served(Protocol):
     def flush_soon(self) -> None: ...
 
 
-class Few:
-    """FEW of one kind of work in a turn: the loop itself has something to do for each afterwards, which no clock shows here."""
+class _InTurns(metaclass=ABCMeta):
+    """Work that waits for a later turn of the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[Callable[[], None]] = deque()
-        self._left = FEW  # of this turn
         self._is_planned = False
+
+    def _plan(self) -> None:
+        if not self._is_planned:
+            self._is_planned = True
+            self._loop.call_soon(self._begin)
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """The turn that was planned."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} waiting={len(self._waiting)}>"
+
+
+class Few(_InTurns):
+    """FEW of one kind of work in a turn: the loop itself has something to do for each afterwards, which no clock shows here."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._left = FEW  # of this turn
 
     def few(self, work: Callable[[], None]) -> None:
         """Does it now, or in a turn in which it is one of few."""
@@ -107,11 +127,6 @@ class Few:
             self._waiting.append(work)
         self._plan()
 
-    def _plan(self) -> None:
-        if not self._is_planned:
-            self._is_planned = True
-            self._loop.call_soon(self._begin)
-
     def _begin(self) -> None:
         self._is_planned, self._left = False, FEW
         while self._left and self._waiting:
@@ -120,20 +135,15 @@ class Few:
         if self._left < FEW:
             self._plan()
 
-    def __repr__(self) -> str:
-        return f"<Few waiting={len(self._waiting)}>"
 
-
-class Line:
+class Line(_InTurns):
     """Transports that have read something, and make more of it than they hand on: TLS, WebSocket. They wait in line where those of one turn
     have taken LATE, and have PART of each turn then."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = perf_counter) -> None:
-        self._loop = loop
+        super().__init__(loop)
         self._clock = clock
-        self._waiting: deque[Callable[[], None]] = deque()
         self._latest = FOREVER  # of this turn
-        self._is_planned = False
 
     @property
     def is_late(self) -> bool:
@@ -149,11 +159,6 @@ class Line:
         self._waiting.append(work)
         self._plan()
 
-    def _plan(self) -> None:
-        if not self._is_planned:
-            self._is_planned = True
-            self._loop.call_soon(self._begin)
-
     def _begin(self) -> None:
         self._is_planned, self._latest = False, FOREVER
         until = self._clock() + PART
@@ -163,9 +168,6 @@ class Line:
                 break
         if self._waiting:
             self._plan()
-
-    def __repr__(self) -> str:
-        return f"<Line waiting={len(self._waiting)}>"
 
 
 class OfLoop:

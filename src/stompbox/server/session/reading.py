@@ -234,7 +234,7 @@ class Reading:
     def _obey_left(self, until: float) -> None:
         """What has come, as far as there is time."""
         while self._is_over():
-            if self.events is None and self.steps is None:
+            if not self._has_begun:
                 assert self.left
                 self._take(self.left.popleft(), until)
             else:
