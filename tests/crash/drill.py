@@ -283,7 +283,10 @@ class Drill:
             )
         link.journal.note(Answered(link.name, source, messages))
         link.write(link.frame("ACK", {"id": frame.headers["ack"], "receipt": "all"}))
-        assert link.receive().headers["receipt-id"] == "all"
+        answer = link.receive()
+        assert answer.headers.get("receipt-id") == "all", (
+            f"{source}, after {messages[-3:]} and the mark: {answer}"
+        )
         link.journal.note(Acknowledged(time.monotonic_ns(), link.name, source, messages))
 
     def clean_up(self) -> None:
@@ -307,9 +310,10 @@ class _Patient(Control):
 
 def faults(drill: Drill, audit: Audit) -> list[str]:
     """All that is wrong after a drill: with promises, with the files, with what the broker said."""
+    lines = drill.log.splitlines()
     noise = [
-        line
-        for line in drill.log.splitlines()
+        "\n".join(lines[at : at + 40])  # with what was said around it: nobody can ask again
+        for at, line in enumerate(lines)
         if ("Traceback" in line or line.split()[2:3] in (["ERROR"], ["CRITICAL"]))
         and not (drill.fronts_killed and line.endswith("(front-ended)"))
     ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
+from threading import Event, Thread
 from weakref import ref
 
 import pytest
@@ -52,7 +54,10 @@ def test_those_that_are_not_many_yet_are_looked_at_once_and_collected_when_all_t
         kept.append([[number] for number in range(2 * FEW)])
         young.look(1.0 + 2 * turn * EVERY)
         assert len(gc.get_objects(0)) < FEW
+        if 1 in collected:  # a look makes some objects itself
+            break
     assert set(collected[:-1]) == {0} and collected[-1] == 1
+    assert turn >= MANY // (2 * FEW)
 
 
 def test_few_young_objects_are_left_where_they_are(collected: list[int]) -> None:
@@ -148,3 +153,30 @@ def test_a_collector_that_has_ended_does_nothing(collector: Collector) -> None:
     collector.end()
     assert len(gc.callbacks) == len(before) - 1
     collector.begin()
+
+
+def test_other_threads_make_tuples_meanwhile(collected: list[int]) -> None:
+    """A tuple that is made of a generator must be known to nobody else while it grows: Python raises SystemError, there, where it is."""
+    interval, failed = sys.getswitchinterval(), []
+    kept = [[number] for number in range(FEW)]
+    looked = Event()
+
+    def make_tuples() -> None:
+        while not looked.is_set():
+            try:
+                assert tuple(one for one in "abc") == ("a", "b", "c")
+            except SystemError as error:
+                failed.append(error)
+                return
+
+    thread = Thread(target=make_tuples)
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        for turn in range(5_000):
+            YoungGeneration().look(1.0 + turn)
+    finally:
+        looked.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert kept and not failed

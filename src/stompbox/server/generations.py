@@ -31,6 +31,12 @@ OFTEN: Final = 10  # collections of the second generation between two looks at t
 ALIVE: Final = 100_000
 
 
+def _count(generation: int) -> int:
+    """Objects of one generation. The list of them, which refers to each, is gone before any other thread goes on: one that makes a tuple
+    just then, item by item, must be the only one who knows it, or Python raises SystemError there."""
+    return next(map(len, map(gc.get_objects, (generation,))))
+
+
 class YoungGeneration:
     def __init__(self) -> None:
         self._next = 0.0
@@ -41,7 +47,7 @@ class YoungGeneration:
         if now < self._next:
             return
         self._next = now + EVERY
-        youngest = len(gc.get_objects(0))
+        youngest = _count(0)
         if youngest <= FEW:
             return
         self._moved += youngest
@@ -74,7 +80,7 @@ class Collector:
         """Puts aside what is old, where that is much and all that is alive is."""
         if phase != "stop" or told["generation"] != 1 or gc.get_count()[2] % OFTEN or self.is_short:
             return
-        if len(gc.get_objects(2)) > OLD:
+        if _count(2) > OLD:
             gc.freeze()
             self.has_put_aside = True
 
