@@ -27,6 +27,7 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar
 
+from stompbox.stomp.frames import Frame
 from stompbox.store.backup import copy
 from stompbox.store.check import damage
 from stompbox.store.sqlite import SqliteStore
@@ -268,26 +269,30 @@ class Drill:
         link.write(link.frame("SUBSCRIBE", headers | {"ack": "client", "consumer-window-size": "-1"}))
         messages: list[str] = []
         while (frame := link.receive()).body != b"end":
-            messages.append(frame.body.split()[0].decode())
+            messages.append(self._got(link, source, frame))
             if len(messages) % 50 == 0:
                 # a broker with little memory hands out no more than that to one client
                 link.write(link.frame("ACK", {"id": frame.headers["ack"]}))
-            link.journal.note(
-                Got(
-                    time.monotonic_ns(),
-                    link.name,
-                    source,
-                    messages[-1],
-                    frame.headers["redelivered"] == "true",
-                )
-            )
-        link.journal.note(Answered(link.name, source, messages))
-        link.write(link.frame("ACK", {"id": frame.headers["ack"], "receipt": "all"}))
-        answer = link.receive()
-        assert answer.headers.get("receipt-id") == "all", (
-            f"{source}, after {messages[-3:]} and the mark: {answer}"
+        while True:
+            link.journal.note(Answered(link.name, source, messages))
+            link.write(link.frame("ACK", {"id": frame.headers["ack"], "receipt": "all"}))
+            late: list[str] = []
+            # of a producer that left before it was confirmed: on a busy machine the broker may obey it behind the mark
+            while (answer := link.receive()).command != "RECEIPT":
+                frame = answer
+                late.append(self._got(link, source, frame))
+            link.journal.note(Acknowledged(time.monotonic_ns(), link.name, source, messages))
+            if not late:
+                return
+            messages = late
+
+    @staticmethod
+    def _got(link: Link, source: str, frame: Frame) -> str:
+        message = frame.body.split()[0].decode()
+        link.journal.note(
+            Got(time.monotonic_ns(), link.name, source, message, frame.headers["redelivered"] == "true")
         )
-        link.journal.note(Acknowledged(time.monotonic_ns(), link.name, source, messages))
+        return message
 
     def clean_up(self) -> None:
         for actor in self.actors:
