@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 
 from bench.attacks.attacker import (
@@ -22,6 +23,8 @@ from bench.attacks.attacker import (
     websocket_client,
     ws_frame,
 )
+
+RESETS = struct.pack("ii", 1, 0)  # SO_LINGER: what is not sent and read goes with the close
 
 
 def _strangers(
@@ -91,6 +94,28 @@ def ws_small_reads(port: int) -> list[socket.socket]:
     pings = ws_frame(9, b"p") * 60
     again(links, lambda _: pings)
     return links
+
+
+@attack(
+    "20 connections, WebSocket, again and again: 4,000 SENDs with receipts in one write, and a reset",
+    is_websocket=True,
+)
+def ws_resets(port: int) -> list[socket.socket]:
+    said = b"".join(
+        [
+            ws_frame(2, send("/queue/resets", b"x", headers=f"persistent:false\nreceipt:{n}\n"))
+            for n in range(4_000)
+        ]
+    )
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        for _ in range(20):
+            link = websocket_client(port)
+            link.recv(4096)
+            link.sendall(said)
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESETS)
+            link.close()
+    return []
 
 
 # Frames that cost

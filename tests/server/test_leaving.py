@@ -5,8 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from weakref import ref
 
+import pytest
+
+from stompbox.server import turns
 from stompbox.server.transport.tcp import Socket
-from stompbox.server.turns import FEW
+from stompbox.server.turns import FEW, LATE
 from tests.server.turning import LOOKS, Recorded, World
 
 MANY = 500
@@ -113,3 +116,39 @@ def test_who_has_gone_gets_nothing_while_its_socket_waits_to_be_closed() -> None
     sender.say(*[("SEND", {"destination": "/queue/q", "receipt": f"{n}"}) for n in range(10)])
     world.until_idle()
     assert (gone.bodies(), len(there.bodies())) == ([], 10)
+
+
+@pytest.mark.parametrize("late", [0.0, LATE], ids=["late", "in time"])
+@pytest.mark.parametrize("is_held", [False, True], ids=["waits", "is held"])
+@pytest.mark.parametrize("is_durable", [False, True], ids=["in memory", "stored"])
+def test_who_ends_its_side_is_told_of_all_that_it_has_said(
+    monkeypatch: pytest.MonkeyPatch, late: float, *, is_held: bool, is_durable: bool
+) -> None:
+    """A small read that waits among others does not stop its socket from being read, so the end is heard before it is obeyed."""
+    monkeypatch.setattr(turns, "LATE", late)
+    world = World(is_durable=is_durable)
+    clients = [world.client() for _ in range(20)]
+    world.until_idle()
+    world.turn()
+    for client in clients:
+        client.wire.can_write_eof = lambda: True  # type: ignore[method-assign]
+        if is_held:
+            client.connection.reading.hold()
+        for number in range(4):
+            client.socket.data_received(
+                client.octets([("SEND", {"destination": "/queue/q", "receipt": f"{number}"})])
+            )
+        client.socket.eof_received()
+    if is_held:
+        for client in clients:
+            client.connection.reading.go_on()
+    world.turn(2)
+    world.until_idle()
+    world.until_stored()
+    world.turn(2)
+    assert [client.confirmed() for client in clients] == [["0", "1", "2", "3"]] * 20
+    assert all(client.wire.is_gone for client in clients)
+    for client in clients:
+        client.socket.connection_lost(None)
+    world.until_idle()
+    assert not world.broker.connections

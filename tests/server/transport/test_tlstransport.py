@@ -283,13 +283,32 @@ def test_who_wants_no_more_gets_none_of_those_either(ends: Ends) -> None:
     assert said(ends) == LITTLE and ends.raw.is_read and ends.server.is_reading()
 
 
-def test_what_was_read_before_the_connection_was_lost_is_said(ends: Ends) -> None:
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_what_was_read_before_the_connection_was_lost_is_said_in_turns(
+    ends: Ends, *, is_paused: bool
+) -> None:
+    say_little(ends)
+    if is_paused:  # nobody will say that it may go on
+        ends.server.pause_reading()
+    ends.raw.is_closed = True
+    ends.server.connection_lost(None)
+    assert said(ends) == LITTLE[:RECORDS] and ends.visitor.told[-1] is not None, "others have their turn"
+    turns = 0
+    while ends.waiting:
+        ends.turn()
+        turns += 1
+    assert turns > 1
+    assert said(ends) == LITTLE and ends.visitor.told[-1] is None and ends.visitor.told.count(None) == 1
+
+
+@pytest.mark.parametrize("closes", [TlsTransport.close, TlsTransport.abort])
+def test_who_closes_meanwhile_is_told_no_more(ends: Ends, closes: Callable[[TlsTransport], None]) -> None:
     say_little(ends)
     ends.raw.is_closed = True
     ends.server.connection_lost(None)
-    assert said(ends) == LITTLE and ends.visitor.told[-1] is None
+    closes(ends.server)
     ends.turn()
-    assert ends.visitor.told[-1] is None
+    assert said(ends) == LITTLE[:RECORDS] and ends.visitor.told[-1] is None and not ends.waiting
 
 
 def test_what_waits_goes_with_a_connection_that_is_closed(ends: Ends) -> None:

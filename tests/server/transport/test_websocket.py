@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 import zlib
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from stompbox.config.listener import parse_listener
 from stompbox.errors import StompboxError
 from stompbox.server.transport import inflating
 from stompbox.server.transport.webframes import MESSAGE, is_utf8
-from stompbox.server.transport.websocket import INFLATED, TURN, WebSocket
+from stompbox.server.transport.websocket import CHEAPER, INFLATED, LAST, TURN, WebSocket
 
 WITHIN = 20.0  # seconds
 UPGRADE = (
@@ -37,7 +38,7 @@ class Ends:
 
     users = ()
     is_clogged = is_ended = False
-    is_logged_in = True
+    is_logged_in = takes_more = True
 
     def __init__(self) -> None:
         self.loop = self.turns = self.line = self
@@ -48,6 +49,19 @@ class Ends:
         self.codes: list[str] = []
         self.is_closed = False
         self.is_read = True
+        self.losses = 0
+        self.now = 0.0
+        self.later: list[Callable[[], None]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, work: Callable[[], None]) -> None:
+        self.now += seconds
+        self.later.append(work)
+
+    def lost(self) -> None:
+        self.losses += 1
 
     def client_of(self, *_: object) -> Ends:
         return self
@@ -335,3 +349,95 @@ def test_where_it_is_late_what_is_read_waits_in_line_and_no_more_is_read_than_on
     ends.is_late = False
     web.receive(said[0])
     assert ends.heard == b"0120"
+
+
+SAID = [Frame(Opcode.BINARY, b"%d" % number).serialize(mask=True) for number in range(3000)]
+ALL = b"".join([b"%d" % number for number in range(3000)])
+
+
+class Stubborn(Ends):
+    """Its client's end wants no more after each piece, and does not say that it does again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.web = WebSocket(self, parse_listener("tcp://127.0.0.1:0"), self, "local")  # type: ignore[arg-type]
+        self.web.receive(UPGRADE)
+
+    def receive(self, data: bytes) -> None:
+        super().receive(data)
+        self.web.pause_reading()
+
+    def turn(self, waiting: list[Callable[[], None]]) -> None:
+        [work] = waiting
+        waiting.clear()
+        work()
+
+    def abort(self) -> None:
+        """It is gone already."""
+
+
+def test_what_was_read_before_the_socket_was_lost_is_obeyed_in_turns() -> None:
+    ends = Stubborn()
+    ends.web.receive(b"".join(SAID))
+    assert len(ends.heard) < len(ALL) and not ends.waiting, "it is to wait"
+    before = ends.heard
+    ends.web.lost()
+    assert (ends.heard, ends.losses) == (before, 0), "others have their turn"
+    while ends.waiting:
+        before = ends.heard
+        ends.turn(ends.waiting)
+        assert len(before) < len(ends.heard) <= len(before) + 4 * TURN * CHEAPER
+    assert (ends.heard, ends.losses) == (ALL, 1)
+
+
+def test_who_takes_no_more_then_is_asked_again_and_not_for_ever() -> None:
+    ends = Stubborn()
+    ends.web.receive(b"".join(SAID))
+    before, ends.takes_more = ends.heard, False
+    ends.web.lost()
+    for _ in range(3):
+        ends.turn(ends.later)
+    assert (ends.heard, ends.losses, ends.waiting) == (before, 0, [])
+    ends.takes_more = True
+    ends.turn(ends.later)
+    assert len(ends.heard) > len(before) and ends.losses == 0
+    after, ends.takes_more = ends.heard, False
+    ends.turn(ends.waiting)
+    while ends.later and ends.now < 2 * LAST:
+        ends.turn(ends.later)
+    assert (ends.heard, ends.losses, ends.later) == (after, 1, [])
+    assert ends.now < LAST + 1
+
+
+@pytest.mark.parametrize("ends_it", [WebSocket.close, WebSocket.abort])
+def test_who_ends_it_meanwhile_is_told_at_once(ends_it: Callable[[WebSocket], None]) -> None:
+    ends = Stubborn()
+    ends.web.receive(b"".join(SAID))
+    before = ends.heard
+    ends.web.lost()
+    ends_it(ends.web)
+    assert (ends.heard, ends.losses) == (before, 1)
+    ends.turn(ends.waiting)
+    assert (ends.heard, ends.losses, ends.waiting) == (before, 1, [])
+
+
+def test_who_says_much_and_resets_the_connection_does_not_stop_the_broker(broker: tuple[str, int]) -> None:
+    """What it is answered cannot be written, so the socket is lost while what it has said waits."""
+    said = [
+        Frame(
+            Opcode.BINARY, b"SEND\ndestination:/queue/reset\npersistent:false\nreceipt:%d\n\n\0" % number
+        ).serialize(mask=True)
+        for number in range(4_000)
+    ]
+    hello = b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0"
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", broker[1]), WITHIN) as link:
+            link.sendall(UPGRADE)
+            assert link.recv(4096)
+            link.sendall(Frame(Opcode.BINARY, hello).serialize(mask=True))
+            assert link.recv(4096)
+            link.sendall(b"".join(said))
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with socket.create_connection(("127.0.0.1", broker[1]), WITHIN) as other:
+            other.sendall(hello)
+            assert other.recv(4096).startswith(b"CONNECTED")

@@ -130,7 +130,7 @@ class Front:
         if accepted is None:
             return
         if kind == Kind.ABORT:
-            accepted.abort()
+            (accepted if relay is None else relay.transport).abort()
         elif kind == Kind.FINISH:
             accepted.finish()
         elif kind == Kind.DISMISS:
@@ -230,18 +230,23 @@ class Front:
         self.say(Kind.ARRIVED, self._last, packed(link.Arrival(listener, accepted.peer, is_crowded)))
 
     def gone(self, visitor: Visitor) -> None:
-        """When all that it has sent was passed on."""
+        """When all that it has sent was passed on: what its WebSocket has read may wait for its turn."""
         self.loop.call_soon(self._forget, visitor)
 
     def _forget(self, visitor: Visitor) -> None:
-        number = self.numbers.pop(visitor, None)
-        if number is not None:
-            del self.by_number[number]
-            relay = self.relays.pop(number, None)
-            if relay is not None:
-                self.watched.pop(relay, None)
-                self.choked.pop(relay, None)
-            self.say(Kind.GONE, number)
+        number = self.numbers.get(visitor)
+        relay = self.relays.get(number or 0)
+        if number is None:
+            return
+        if relay is not None and not relay.is_lost:
+            relay.is_gone = True
+            return
+        del self.numbers[visitor], self.by_number[number]
+        if relay is not None:
+            del self.relays[number]
+            self.watched.pop(relay, None)
+            self.choked.pop(relay, None)
+        self.say(Kind.GONE, number)
 
     def watch(self, relay: Relay) -> None:
         """Looks at a client now and then from now on."""
@@ -266,8 +271,8 @@ class Relay:
     """What stands behind the socket of one client: its Connection is in the broker's process."""
 
     __slots__ = (
-        "_is_choked", "_is_judged", "_is_paused", "_unobeyed", "_untold", "front", "is_ended", "is_logged_in", "most", "number",
-        "socket", "transport",
+        "_is_choked", "_is_judged", "_is_paused", "_unobeyed", "_untold", "front", "is_ended", "is_gone", "is_logged_in",
+        "is_lost", "most", "number", "socket", "transport",
     )  # fmt: skip
 
     def __init__(self, front: Front, number: int, accepted: Socket, transport: Transport, most: int) -> None:
@@ -277,6 +282,8 @@ class Relay:
         self.transport = transport
         self.most = most  # octets that may wait for the client to take them
         self.is_ended = self.is_logged_in = False
+        self.is_gone = False  # its socket is,
+        self.is_lost = False  # and nothing more comes of it
         self._is_paused = False  # the broker says so
         self._is_choked = False  # it is told what nobody but its WebSocket says, and does not read
         self._unobeyed = 0  # octets of it
@@ -304,14 +311,17 @@ class Relay:
         """Whether the broker has not said yet if what has come has logged it in: what comes next is not a stranger's then."""
         return self._is_judged and not self.is_logged_in and self._unobeyed > 0
 
+    @property
+    def takes_more(self) -> bool:
+        return not (self.front.is_clogged or self._unobeyed > WINDOW or self._awaits_verdict)
+
     def look(self) -> None:
         """Whether it is to be read."""
         if self.is_ended:
             return
         if self.front.is_clogged:
             self.front.choked[self] = None
-        is_full = self._unobeyed > WINDOW or self._awaits_verdict
-        if self._is_paused or self._is_choked or self.front.is_clogged or is_full:
+        if self._is_paused or self._is_choked or not self.takes_more:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -341,7 +351,9 @@ class Relay:
 
     def lost(self) -> None:
         """What came of it was passed on."""
-        self.is_ended = True
+        self.is_ended = self.is_lost = True
+        if self.is_gone:
+            self.front.gone(self.socket)
 
     # What it is told
 

@@ -262,17 +262,31 @@ class Connection(Writing):
     def is_logged_in(self) -> bool:
         return self.decoder.logged_in
 
+    @property
+    def takes_more(self) -> bool:
+        return not (self.reading.is_held or self.reading.is_waiting)
+
     def look_unread(self) -> None:
         self.unread.look(self)
 
     def says_its_last(self) -> bool:
-        """The client has ended its side; whether there are answers that it waits for. The socket closes when they are said."""
+        """The client has ended its side; whether there are answers that it waits for, or what it has said waits, which may have some. The
+        socket closes when they are said."""
+        if self.reading.will_go_on and not self.is_ended:
+            self.reading.has_last = True
+            return True
         if not self.pending.size and not self.is_leaving:
             return False
         if not self.is_ended:
             self.end(is_failure=True, why=LEFT)
             self.broker.flush()
         return True
+
+    def has_said_its_last(self) -> None:
+        """All is obeyed that had come before the client ended its side."""
+        if not self.says_its_last():
+            self.end(is_failure=True, why=LEFT)
+        self.write_out()
 
     def lost(self) -> None:
         """The socket is gone. What has come and waits for its turn, or for its login, is obeyed first."""

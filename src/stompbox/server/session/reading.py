@@ -43,8 +43,8 @@ class Reading:
     """Whether one connection is read, and what has come on it and waits to be obeyed."""
 
     __slots__ = (
-        "_before_login", "_frame", "connection", "events", "group", "has_sent", "holding", "is_gone", "is_held", "is_long", "is_modest",
-        "is_much", "is_paused", "is_waiting", "left", "steps", "turns",
+        "_before_login", "_frame", "connection", "events", "group", "has_last", "has_sent", "holding", "is_gone", "is_held", "is_long",
+        "is_modest", "is_much", "is_paused", "is_waiting", "left", "steps", "turns",
     )  # fmt: skip
 
     __deletable__ = ("connection",)  # for mypyc: see leave
@@ -63,6 +63,7 @@ class Reading:
         self.is_long = False  # what it said last was not obeyed in one go
         self.is_paused = False
         self.holding: Holding | None = None  # what waits for room in an address
+        self.has_last = False  # the client has ended its side, and is told what becomes of what it has said
         self.has_sent = False  # messages, in the read that is being obeyed
         self.group: Group | None = None  # in which what has come waits for what others send (gathering.py)
         self._frame: Frame | None = None  # whose steps they are
@@ -113,8 +114,7 @@ class Reading:
         if self._is_over():
             self._wait()
         self._look_at_reading()
-        if connection.is_lost and not self.will_go_on:
-            connection.gone()
+        self._look_whether_it_was_the_last()
         connection.broker.flush()
 
     def pause(self) -> None:
@@ -205,12 +205,20 @@ class Reading:
             return self._stays()
         self.is_waiting = False
         connection = self.connection
-        if connection.is_lost:
-            if not self.will_go_on:
-                connection.gone()
-        elif not connection.is_ended:
+        if not (connection.is_lost or connection.is_ended):
             self._look_at_reading()
+        self._look_whether_it_was_the_last()
         return False
+
+    def _look_whether_it_was_the_last(self) -> None:
+        """Whether nothing that comes waits any more, of a client that has ended its side, or whose socket is gone."""
+        connection = self.connection
+        if self.will_go_on:
+            return
+        if connection.is_lost:
+            connection.gone()
+        elif self.has_last and not (self.is_held or connection.is_ended):
+            connection.has_said_its_last()
 
     @property
     def _has_begun(self) -> bool:

@@ -42,6 +42,10 @@ class ClientEnd(Behind, Protocol):
 
     @property
     def is_logged_in(self) -> bool: ...
+    @property
+    def takes_more(self) -> bool:
+        """Nothing that it was given waits, but for what only its client could change."""
+
     def look_unread(self) -> None:
         """Something was written that nobody behind the socket has said: a pong."""
 

@@ -49,8 +49,8 @@ class TlsTransport(asyncio.Protocol):
     that comes before its login."""
 
     __slots__ = (
-        "__weakref__", "_fault", "_incoming", "_is_closing", "_is_full", "_is_met", "_is_paused", "_is_planned", "_left", "_line", "_loop",
-        "_object", "_outgoing", "_raw", "_visitor",
+        "__weakref__", "_error", "_fault", "_incoming", "_is_closing", "_is_full", "_is_lost", "_is_met", "_is_paused", "_is_planned",
+        "_left", "_line", "_loop", "_object", "_outgoing", "_raw", "_visitor",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +69,8 @@ class TlsTransport(asyncio.Protocol):
         self._is_met = False  # the hand-shake is done
         self._is_closing = False
         self._is_paused = False  # the visitor wants no more
+        self._is_lost = False  # the raw transport is gone,
+        self._error: Exception | None = None  # and why
         self._left = b""  # of what was read, more than one turn has time for: nothing is read meanwhile
         self._is_full = False  # more records than that are in the BIO
         self._is_planned = False  # that it goes on
@@ -147,19 +149,23 @@ class TlsTransport(asyncio.Protocol):
         return False
 
     def _plan(self) -> None:
-        if self._has_left and not (self._is_planned or self._is_paused or self._is_closing):
+        if (
+            self._has_left
+            and not (self._is_planned or self._is_closing)
+            and (self._is_lost or not self._is_paused)
+        ):
             self._is_planned = True
             self._line.wait(self._go_on)
 
     def _go_on(self) -> None:
         self._is_planned = False
-        if self._is_paused or self._is_closing:
-            return
-        self._obey()
-        if self._has_left:
-            self._plan()
-        else:
-            self._read_on()
+        if not self._is_closing and (self._is_lost or not self._is_paused):
+            self._obey()
+            if self._has_left:
+                self._plan()
+            else:
+                self._read_on()
+        self._look_whether_it_goes()
 
     def _read_on(self) -> None:
         if not (self._has_left or self._is_paused or self.is_closing()):
@@ -194,12 +200,17 @@ class TlsTransport(asyncio.Protocol):
             self._visitor.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        while self._has_left and not self._is_closing:  # what was read before is obeyed all the same
-            self._obey()
-        self._is_closing = True
-        visitor, self._visitor = self._visitor, None
-        if visitor is not None:
-            visitor.connection_lost(error or self._fault)
+        """What was read before is obeyed all the same, in turns, and before the visitor is told."""
+        self._is_lost, self._error = True, error
+        self._plan()
+        self._look_whether_it_goes()
+
+    def _look_whether_it_goes(self) -> None:
+        if self._is_lost and (self._is_closing or not self._has_left):
+            self._is_closing = True
+            visitor, self._visitor = self._visitor, None
+            if visitor is not None:
+                visitor.connection_lost(self._error or self._fault)
 
     # The transport of the visitor
 
@@ -253,7 +264,8 @@ class TlsTransport(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         self._is_paused = True
-        self._raw.pause_reading()
+        if not self._raw.is_closing():
+            self._raw.pause_reading()
 
     def resume_reading(self) -> None:
         self._is_paused = False

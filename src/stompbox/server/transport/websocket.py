@@ -43,6 +43,8 @@ TURN: Final = (
     32  # frames of one client that are parsed before others have their turn: 1 to 2 ms, a ping costs 60 us
 )
 INFLATED: Final = 16 << 10  # octets of what was compressed that cost as much as a frame
+LAST: Final = 10.0  # seconds in which somebody else must take what a socket had read that is gone
+AGAIN: Final = 0.005  # seconds until he is asked again
 CHEAPER: Final = 16  # messages that need no library cost as one that does
 # octets that one message may have beyond the frame in it: the codec says better what is too long
 MORE: Final = 1024
@@ -98,6 +100,8 @@ class WebSocket:
         self._left = b""  # what waits for the next turn
         self._is_planned = False
         self._is_paused = False
+        self._is_lost = False  # the socket is gone,
+        self._until = 0.0  # and up to this time of the loop what it has read may wait
         self._is_refused = False
 
     # The receiver of a socket
@@ -160,17 +164,36 @@ class WebSocket:
         return found.stop, found.messages
 
     def _plan(self) -> None:
-        if self._has_left and not self._is_paused and not self._is_planned:
-            self._is_planned = True
+        if not self._has_left or self._is_paused or self._is_planned:
+            return
+        self._is_planned = True
+        if self._takes_more:
             self.broker.turns.line.wait(self._read_on)
+        else:
+            self.broker.loop.call_later(AGAIN, self._read_on)
 
     def _read_on(self) -> None:
         self._is_planned = False
-        if self._is_paused or not self._is_open:
-            return
-        self._read()
-        if not self._has_left and not self._is_paused:
-            self.socket.resume_reading()
+        if self._is_lost:
+            self._say_last()
+        elif self._is_open and not self._is_paused:
+            self._read()
+            if not (self._has_left or self._is_paused):
+                self.socket.resume_reading()
+
+    @property
+    def _takes_more(self) -> bool:
+        """Whose socket is gone is told no more that it is to wait, or no longer: it asks."""
+        return not self._is_lost or self.connection is None or self.connection.takes_more
+
+    def _say_last(self) -> None:
+        """Goes on with what was read before the socket was lost, while there is any. Nobody waits for long that it is taken."""
+        if self._takes_more and self._is_open:
+            self._read()
+        if self._has_left and self._is_open and self.broker.loop.time() < self._until:
+            self._plan()
+        else:
+            self._go()
 
     @property
     def _is_open(self) -> bool:
@@ -314,9 +337,15 @@ class WebSocket:
             self.connection.drained()
 
     def lost(self) -> None:
-        self._is_paused, self._is_planned = False, True
-        while self._has_left and self._is_open:  # what was read before is obeyed all the same
-            self._read()
+        """What was read before is obeyed all the same, in turns as ever."""
+        self._is_lost, self._is_paused = True, False
+        self._until = self.broker.loop.time() + LAST
+        if not (self._has_left and self._is_open):
+            self._go()
+        else:
+            self._plan()
+
+    def _go(self) -> None:
         self._left = b""
         self.protocol.parser.close()  # else it and what it has read of a frame hold each other
         connection, self.connection = self.connection, None
@@ -496,7 +525,7 @@ class WebSocket:
         self.protocol.max_message_size = self.listener.options.web_socket_max_frame_payload_length
 
     def pause_reading(self) -> None:
-        self._is_paused = True
+        self._is_paused = not self._is_lost
         self.socket.pause_reading()
 
     def resume_reading(self) -> None:
@@ -511,6 +540,13 @@ class WebSocket:
             self.protocol.send_close(self._close_code)
             self._send()
         self.socket.close()
+        self._end()
 
     def abort(self) -> None:
         self.socket.abort()
+        self._end()
+
+    def _end(self) -> None:
+        """Nobody else says of a socket that is gone that it is closed."""
+        if self._is_lost:
+            self._go()

@@ -1,0 +1,87 @@
+"""A front, as far as it is alone: in what order it tells of its sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from stompbox.config.listener import parse_listener
+from stompbox.server.fronts.link import Kind
+from stompbox.server.fronts.records import Records
+from stompbox.server.fronts.relay import Front
+from tests.server.turning import Loop
+
+
+class Wire:
+    """The link: what the front has written on it."""
+
+    def __init__(self) -> None:
+        self.records = Records(0)
+        self.said: list[tuple[Kind, bytes]] = []
+
+    def set_write_buffer_limits(self, **_: int) -> None:
+        pass
+
+    def write(self, data: bytes) -> None:
+        self.said += [(Kind(kind), payload) for kind, _, payload in self.records.read(data)]
+
+
+class Accepted:
+    peer = "192.0.2.7"
+
+
+class Web:
+    """A WebSocket between a socket and its relay."""
+
+    certificate_name, port = "", 0
+    is_clogged = False
+
+    def __init__(self) -> None:
+        self.socket: Any = Accepted()
+        self.is_aborted = False
+
+    def pause_reading(self) -> None:
+        pass
+
+    resume_reading = pause_reading
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_socket_is_gone_when_all_is_told_that_its_websocket_has_read(*, is_first: bool) -> None:
+    """What it has read waits for its turn, also where the socket is gone."""
+    loop, wire, web = Loop(), Wire(), Web()
+    front = Front(cast(asyncio.AbstractEventLoop, loop))
+    front.connection_made(cast(asyncio.Transport, wire))
+    front.arrived(web.socket, 0, is_crowded=False)
+    relay = front.client_of(parse_listener("tcp://127.0.0.1:0"), cast(Any, web), "192.0.2.7")
+    relay.receive(b"first")
+    if is_first:  # its end was heard before it was lost
+        relay.lost()
+    front.gone(web.socket)
+    for _ in range(3):
+        loop.turn()
+    if not is_first:
+        relay.receive(b"last")
+        relay.lost()
+        loop.turn()
+        loop.turn()
+    kinds = [kind for kind, _ in wire.said]
+    assert kinds == [Kind.ARRIVED, Kind.OPENED, Kind.DATA, *([] if is_first else [Kind.DATA]), Kind.GONE]
+    assert not (front.relays or front.numbers or front.by_number)
+
+
+def test_who_is_cut_off_meanwhile_is_not_waited_for() -> None:
+    loop, wire, web = Loop(), Wire(), Web()
+    front = Front(cast(asyncio.AbstractEventLoop, loop))
+    front.connection_made(cast(asyncio.Transport, wire))
+    front.arrived(web.socket, 0, is_crowded=False)
+    front.client_of(parse_listener("tcp://127.0.0.1:0"), cast(Any, web), "192.0.2.7")
+    front.gone(web.socket)
+    loop.turn()
+    front._obey_of(Kind.ABORT, 1, b"")
+    assert web.is_aborted
