@@ -22,7 +22,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.sampled_from([None, 1]), st.booleans())
-def test_what_is_read_is_what_json_reads(value: Any, indent: int | None, is_ascii: bool) -> None:  # noqa: FBT001
+def test_what_is_read_is_what_json_reads(value: Any, indent: int | None, is_ascii: bool) -> None:
     text = SPACE + json.dumps(value, indent=indent, ensure_ascii=is_ascii) + "\n"
     assert result(reading(text)) == value
     assert result(reading(text.encode())) == value

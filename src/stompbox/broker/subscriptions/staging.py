@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final
@@ -39,6 +39,7 @@ from stompbox.store.base import STAGED
 
 PartitionAttempt = tuple[int, int]  # partition, attempt
 
+STEP: Final = 100  # attempts that are looked for in one step
 MEMORY: Final = 600  # octets of memory that an attempt takes, at a guess
 # octets that an attempt counts for at least: it has rows and an entry in the store, and some memory
 LEAST: Final = 64 << 10
@@ -150,6 +151,14 @@ class Published:
         if len(both) > MOST_NAMED:
             return replace(self, addresses=frozenset(), digest=digest_of(both))
         return replace(self, addresses=both)
+
+
+def _not_staged(sink: str, batch: int, first: PartitionAttempt, missing: int, count: int) -> Refused:
+    text = f"sink {sink!r} batch {batch}: nothing is staged for {missing} of {count} attempts"
+    return Refused(
+        "not-staged",
+        f"{text}, the first (partition, attempt) {first}; it was discarded, or is too old (staged-timeout)",
+    )
 
 
 def digest_of(addresses: Iterable[str]) -> str:
@@ -362,16 +371,25 @@ class Sinks:
         staged = {} if found is None else found.attempts
         missing = [part for part in parts if part not in staged]
         if missing:
-            text = (
-                f"sink {sink!r} batch {batch}: nothing is staged for {len(missing)} of {len(parts)} attempts"
-            )
-            raise Refused(
-                "not-staged",
-                f"{text}, the first (partition, attempt) {missing[0]}; it was discarded, or is too old (staged-timeout)",
-            )
+            raise _not_staged(sink, batch, missing[0], len(missing), len(parts))
         if found is not None:
             found.touch(self.engine.now)
         return [staged[part] for part in parts]
+
+    def choosing(
+        self, sink: str, batch: int, parts: Collection[PartitionAttempt]
+    ) -> Generator[None, None, list[Attempt]]:
+        """What `chosen` says, in steps: a client may name many more than there are."""
+        first, missing = None, 0
+        for at, part in enumerate(parts, 1):
+            found = self.batches.get((sink, batch))
+            if found is None or part not in found.attempts:
+                first, missing = part if first is None else first, missing + 1
+            if at % STEP == 0:
+                yield
+        if first is not None:
+            raise _not_staged(sink, batch, first, missing, len(parts))
+        return self.chosen(sink, batch, parts)
 
     def require_known(self, sink: str, user: str) -> None:
         """Raises Refused where no more sinks can be remembered: to forget one could publish a batch of it twice."""
@@ -448,10 +466,10 @@ class Sinks:
         for key in [key for key in self.batches if key[0] == sink and key[1] <= batch]:
             self._drop_batch(key)
 
-    def discard_parts(self, sink: str, batch: int, parts: Iterable[PartitionAttempt]) -> None:
+    def discard_parts(self, sink: str, batch: int, parts: Collection[PartitionAttempt]) -> None:
         """Forgets these attempts of a batch alone."""
         found = self.batches.get((sink, batch), Batch("")).attempts
-        for part in set(parts).intersection(found):
+        for part in [part for part in found if part in parts]:
             self._drop(found.pop(part))
 
     def forget(self, sink: str) -> None:

@@ -38,6 +38,9 @@ class Asked(Kept, Protocol):
     """The requests of a connection that wait for their answers."""
 
     def take(self, frame: Frame, serve: Callable[[Any, Frame], Awaitable[None]]) -> None: ...
+    def count(self, size: int, /) -> None:
+        """So many octets more are kept for the request that is being answered."""
+
     def drained(self) -> None:
         """The system has taken all that was written, or the connection is gone."""
 

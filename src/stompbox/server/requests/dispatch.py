@@ -66,6 +66,8 @@ class Requests:
         self.waiting: deque[tuple[Frame, Serve]] = deque()
         self.size = 0  # octets of these, and of the one that is being answered
         self.is_serving = False
+        self._made = 0  # octets of these that were made of what the one holds that is being answered
+        self._ending: Callable[[], object] | None = None  # ends it, where it changes nothing
         self._drained: asyncio.Future[None] | None = None  # the system has not taken the last answer
 
     def take(self, frame: Frame, serve: Serve) -> None:
@@ -83,8 +85,21 @@ class Requests:
     def is_much(self) -> bool:
         return len(self.waiting) >= MOST_WAITING or (self.size > LARGE and len(self.waiting) > 0)
 
+    def count(self, size: int) -> None:
+        """So many octets more are kept for the request that is being answered; where that is too much the connection ends, and
+        the request with it (CancelledError)."""
+        connection = self.connection
+        was_ended = connection.is_ended
+        self._made += size
+        self.size += size
+        connection.account.look(connection)
+        if connection.is_ended and not was_ended:
+            raise asyncio.CancelledError
+
     def drained(self) -> None:
-        """The system has taken all that was written, or the connection is gone."""
+        """The system has taken all that was written, or the connection is gone: nobody waits for an answer then."""
+        if self.connection.is_lost and self._ending is not None:
+            self._ending()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
@@ -99,8 +114,14 @@ class Requests:
                     self._drained = None
                     continue
                 frame, serve = self.waiting.popleft()
+                if serve is _serve and frame.headers.get("request") in HARMLESS:
+                    self._ending = _ending()
                 await serve(connection, frame)
+                self._ending = None
                 self.size -= size_of(frame)
+                if self._made:
+                    self.size, self._made = self.size - self._made, 0
+                    connection.account.look(connection)
                 if not self.is_much:
                     connection.broker.pressure.let_go(connection, Reason.REQUESTS)
                 # short ones are answered one after the other, as far as there is time
@@ -113,6 +134,12 @@ class Requests:
         return f"<Requests waiting={len(self.waiting)}>"
 
 
+def _ending() -> Callable[[], object] | None:
+    """What ends that which is being done here."""
+    task = asyncio.current_task()
+    return None if task is None else task.cancel
+
+
 def receive(connection: Asker, frame: Frame) -> None:
     """Takes a request up; its answer comes when it is ready."""
     if "request-id" not in frame.headers:
@@ -122,9 +149,10 @@ def receive(connection: Asker, frame: Frame) -> None:
 
 def take(connection: Asker, frame: Frame, serve: Serve) -> None:
     """`serve` has the frame when all that the connection has asked before is answered."""
-    if connection.requests is None:
-        connection.requests = Requests(connection)
-    connection.requests.take(frame, serve)
+    requests = connection.requests
+    if requests is None:
+        connection.requests = requests = Requests(connection)
+    requests.take(frame, serve)
 
 
 async def _serve(connection: Asker, frame: Frame) -> None:

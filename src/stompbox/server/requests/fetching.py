@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
-from stompbox.broker.addresses.lifetimes import matcher
 from stompbox.broker.addresses.makers import require_all
 from stompbox.broker.queues import matching
 from stompbox.broker.queues.depth import Sums
 from stompbox.broker.subscriptions import subscribers
+from stompbox.config.patterns import Patterns
 from stompbox.config.spaces import local
 from stompbox.errors import Refused, StoreError
 from stompbox.incarnations import Position, difference
@@ -32,6 +32,7 @@ from stompbox.security import Right
 from stompbox.selectors import Selector
 from stompbox.server.addressing.selecting import compiling, is_long, selector_of
 from stompbox.server.addressing.values import truth
+from stompbox.server.requests.jsontext import writing
 from stompbox.server.requests.replies import (
     Reply,
     destinations_of,
@@ -41,6 +42,7 @@ from stompbox.server.requests.replies import (
     json_reply,
     number,
     offsets_in,
+    patterns_of,
     qualified,
     wish_in,
 )
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 4 << 20  # of one answer: other clients wait while it is handed to the system
 MOST_WHOLE: Final = 256 << 20  # of large bodies in one answer, when its first chunk has so many
+FEW: Final = 1000  # names, up to which each is looked up; beyond, all addresses are gone through
 _RECORD: Final = struct.Struct("<QII")  # before each blob: first offset, count, length
 
 
@@ -61,13 +64,12 @@ async def describe(connection: Asker, frame: Frame) -> Reply:
     """Addresses that match, or those that the body names: the lowest stored offset, the one after the last that is on disk, and which
     log it is. With `limit` so many at most, and where to continue; with `counts` what their queues and subscriptions hold."""
     broker = connection.broker
-    wish = wish_in(frame)
+    wish = await wish_in(connection, frame)
     if "addresses" in wish:
-        return await _describe_named(
-            connection, frame, offsets_in(frame, wish["addresses"], "addresses in the body")
-        )
+        named = await offsets_in(connection, frame, wish["addresses"], "addresses in the body")
+        return await _describe_named(connection, frame, named)
     missing = []
-    destinations = destinations_of(connection, frame, wish)
+    destinations = await destinations_of(connection, frame, wish)
     async for destination in in_turns(connection.broker.turns, destinations):
         if not destination.is_wild:
             broker.permissions.require(connection.user, Right.CONSUME, destination.address)
@@ -75,46 +77,43 @@ async def describe(connection: Asker, frame: Frame) -> Reply:
                 make(connection, destination)
             elif destination.address not in broker.engine.addresses:
                 missing.append(destination.text)
-    since = _since(frame, wish)
-    found, following = await readable(connection, frame, destinations)
+    since = await _since(connection, frame, wish)
+    found, following = await readable(connection, frame, await patterns_of(connection, destinations))
     if "continue" not in frame.headers:
-        await _require_some(connection, destinations, {address.name for address in found})
+        await _require_some(connection, destinations, found)
     return await _described(connection, frame, found, since, {"missing": missing, **continued(following)})
 
 
-def _since(frame: Frame, wish: dict[str, Any]) -> dict[str, int] | None:
+async def _since(connection: Asker, frame: Frame, wish: dict[str, Any]) -> dict[str, Position] | None:
     """From where on what lies in the logs is to be counted. None: it is not."""
     if "sizes-from" in wish:
-        found = offsets_in(frame, wish["sizes-from"], "sizes-from in the body")
-    elif "sizes-from" in frame.headers:
-        found = offsets_in(
-            frame, json_object(frame, frame.headers["sizes-from"], "header sizes-from"), "header sizes-from"
-        )
-    else:
+        return await offsets_in(connection, frame, wish["sizes-from"], "sizes-from in the body")
+    if "sizes-from" not in frame.headers:
         return None
-    return {name: position.offset for name, position in found.items()}
+    where = "header sizes-from"
+    given = await json_object(connection, frame, frame.headers["sizes-from"], where)
+    return await offsets_in(connection, frame, given, where)
 
 
 async def _describe_named(connection: Asker, frame: Frame, wanted: dict[str, Position]) -> Reply:
     """The answer about these addresses, with sizes; and where those that are gone had ended, as far as that is remembered."""
     engine, permissions = connection.broker.engine, connection.broker.permissions
     found, ended = [], {}
-    async for name in in_turns(connection.broker.turns, list(wanted)):
+    async for name in in_turns(connection.broker.turns, wanted):
         full = connection.names.qualified(name)
         if permissions.may(connection.user, Right.CONSUME, full):
             if full in engine.addresses:
                 found.append(engine.addresses[full])
             elif full in engine.ended:
                 ended[name] = engine.ended[full].wire()
-    since = {name: position.offset for name, position in wanted.items()}
-    return await _described(connection, frame, found, since, {"missing": [], "ended": ended})
+    return await _described(connection, frame, found, wanted, {"missing": [], "ended": ended})
 
 
 async def _described(
     connection: Asker,
     frame: Frame,
     found: list[Address],
-    since: dict[str, int] | None,
+    since: dict[str, Position] | None,
     answer: dict[str, object],
 ) -> Reply:
     """The answer in pieces, so that no turn is long however many addresses there are."""
@@ -122,11 +121,14 @@ async def _described(
     await confirmed(connection, found)
     sizes = None
     if since is not None:
-        sizes = await connection.broker.committer.sizes(
-            {address.log.id: since.get(local(address.name), 0) for address in found}
-        )
+        starts = {}
+        async for address in in_turns(connection.broker.turns, found):
+            position = since.get(local(address.name))
+            starts[address.log.id] = 0 if position is None else position.offset
+        sizes = await connection.broker.committer.sizes(starts)
     is_counted = truth(frame, "counts")
-    pieces = [json.dumps(answer, separators=(",", ":")).encode()[:-1] + b',"addresses":{']
+    pieces = await connection.broker.turns.taken(writing(answer))
+    pieces = [b"".join(pieces)[:-1] + b',"addresses":{']
     async for address in in_turns(connection.broker.turns, found):
         log = address.log
         entry: dict[str, object] = {
@@ -181,24 +183,20 @@ async def confirmed(connection: Asker, found: list[Address]) -> None:
             return
 
 
-async def readable(
-    connection: Asker, frame: Frame, destinations: list[Destination]
-) -> tuple[list[Address], str | None]:
+async def readable(connection: Asker, frame: Frame, patterns: Patterns) -> tuple[list[Address], str | None]:
     """The addresses there are under these names that the user may read, in the order in which they were made; those after `continue`,
     and `limit` at most. And what is to be said there to get the rest; None: that was all."""
     permissions, engine = connection.broker.permissions, connection.broker.engine
     after, limit = number(frame, "continue", 0), number(frame, "limit", len(engine.logs))
-    patterns = [destination.address for destination in destinations]
-    if any(destination.is_wild for destination in destinations):
+    if patterns.has_wildcards or len(patterns.exact) > FEW:
         among = [address for id, address in engine.logs.items() if id > after]
     else:
-        named = [engine.addresses[name] for name in dict.fromkeys(patterns) if name in engine.addresses]
+        named = [engine.addresses[name] for name in patterns.exact if name in engine.addresses]
         among = [address for address in named if address.log.id > after]
         among.sort(key=lambda address: address.log.id)
     found: list[Address] = []
-    is_reached = matcher(engine.wildcards, patterns)
     async for address in in_turns(connection.broker.turns, among):
-        if is_reached(address.name) and permissions.may(connection.user, Right.CONSUME, address.name):
+        if patterns.reach(address.name) and permissions.may(connection.user, Right.CONSUME, address.name):
             if len(found) >= limit:
                 return found, str(found[-1].log.id if found else after)
             found.append(address)
@@ -210,23 +208,31 @@ def continued(following: str | None) -> dict[str, object]:
     return {} if following is None else {"continue": following}
 
 
-async def _require_some(connection: Asker, destinations: list[Destination], found: set[str]) -> None:
-    """Each wildcard has addresses that may be read, or has none at all."""
-    for destination in destinations:
-        if destination.is_wild and not any(destination.covers(name) for name in found):
-            _require_one(connection, destination)
-
-
-def _require_one(connection: Asker, destination: Destination) -> None:
-    """Some of the addresses that a wildcard names must be readable: who may read none would take them for empty."""
-    names = connection.broker.engine.addresses
-    permissions, user = connection.broker.permissions, connection.user
-    if not any(
-        destination.covers(name) and permissions.may(user, Right.CONSUME, name) for name in names
-    ) and any(destination.covers(name) for name in names):
-        who = f"user {connection.user.name!r}" if connection.user.name else "a nameless client"
-        text = f"{who} has the right {Right.CONSUME.value!r} on none of the addresses that {destination.text!r} names"
-        raise Refused("not-permitted", text)
+async def _require_some(connection: Asker, destinations: list[Destination], found: list[Address]) -> None:
+    """Each wildcard has addresses that may be read, or has none at all: who may read none of those that are there would take them for
+    empty. The addresses are gone through once, however many wildcards there are."""
+    broker, user = connection.broker, connection.user
+    wild = Patterns(broker.engine.wildcards)
+    places = {}
+    async for destination in in_turns(broker.turns, destinations):
+        if destination.is_wild:
+            places[wild.add(destination.address)] = destination
+    left = sum(places)
+    async for address in in_turns(broker.turns, found if left else ()):
+        left &= ~wild.matched(address.name)
+    hidden = 0
+    async for name in in_turns(broker.turns, list(broker.engine.addresses) if left else ()):
+        reached = wild.matched(name) & left
+        if reached and broker.permissions.may(user, Right.CONSUME, name):
+            left &= ~reached
+        else:
+            hidden |= reached
+    hidden &= left
+    for place, destination in places.items() if hidden else ():
+        if place & hidden:
+            who = f"user {user.name!r}" if user.name else "a nameless client"
+            text = f"{who} has the right {Right.CONSUME.value!r} on none of the addresses that {destination.text!r} names"
+            raise Refused("not-permitted", text)
 
 
 def make(connection: Asker, destination: Destination) -> None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.lifetimes import matcher
 from stompbox.broker.subscriptions import readers
 from stompbox.broker.subscriptions.readers import Starting
+from stompbox.config.patterns import Patterns
 from stompbox.config.spaces import local, space_of
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.incarnations import Position
@@ -25,11 +25,14 @@ from stompbox.server.requests.replies import (
     Reply,
     destinations_of,
     durable,
+    each,
     header,
     in_turns,
     json_object,
     json_reply,
+    long_reply,
     offsets_in,
+    patterns_of,
     qualified,
     wish_in,
 )
@@ -47,11 +50,11 @@ async def group_open(connection: Asker, frame: Frame) -> Reply:
     engine, permissions = connection.broker.engine, connection.broker.permissions
     if name not in engine.group_patterns:
         _require_one_line(header(frame, "group"))
-    wish = wish_in(frame)
-    destinations = destinations_of(connection, frame, wish)
+    wish = await wish_in(connection, frame)
+    destinations = await destinations_of(connection, frame, wish)
     known = set(engine.group_patterns.get(name, []))
     _require_own(connection, name)
-    async for destination in in_turns(connection.broker.turns, destinations):
+    async for destination in each(connection, destinations):
         if not destination.is_wild:
             permissions.require(connection.user, Right.CONSUME, destination.address)
         if destination.address not in known:
@@ -61,7 +64,8 @@ async def group_open(connection: Asker, frame: Frame) -> Reply:
     async for destination in in_turns(connection.broker.turns, destinations):
         if not destination.is_wild:
             make(connection, destination)
-    joining = await _joining(connection, frame, wish, patterns)
+    asked = await patterns_of(connection, destinations)
+    joining = await _joining(connection, frame, wish, asked)
     starting = await _starting(connection, frame, wish, joining)
     if frame.headers.get("strict") == "true":
         async for address in in_turns(connection.broker.turns, joining):
@@ -73,26 +77,29 @@ async def group_open(connection: Asker, frame: Frame) -> Reply:
         readers.require_group(engine, name)  # somebody may have deleted it meanwhile
         readers.join(engine, name, address, starting, maker and maker.counted)
     await durable(connection)
-    shown, following = await readable(connection, frame, destinations)
-    found = {local(address.name): readers.lag(address, name) for address in shown if name in address.groups}
-    at = {address: lag["position"] for address, lag in found.items()}
-    ids = {address: lag["incarnation"] for address, lag in found.items()}
-    return json_reply({"positions": at, "incarnations": ids, **continued(following)})
+    shown, following = await readable(connection, frame, asked)
+    at, ids = {}, {}
+    async for address in in_turns(connection.broker.turns, shown):
+        if name in address.groups:
+            lag, shown_as = readers.lag(address, name), local(address.name)
+            at[shown_as], ids[shown_as] = lag["position"], lag["incarnation"]
+    return await long_reply(connection, {"positions": at, "incarnations": ids, **continued(following)})
 
 
-async def _joining(
-    connection: Asker, frame: Frame, wish: dict[str, Any], patterns: list[str]
-) -> list[Address]:
+async def _joining(connection: Asker, frame: Frame, wish: dict[str, Any], asked: Patterns) -> list[Address]:
     """The addresses on which the group is to have a position, as far as this request says."""
-    engine = connection.broker.engine
-    addresses, is_read = engine.addresses, matcher(engine.wildcards, patterns)
+    addresses = connection.broker.engine.addresses
     among = list(addresses.values())
     if "continue" in frame.headers:
         among = []  # the request before it has seen to them
     elif frame.headers.get("more") == "true":
-        named = offsets_in(frame, wish.get("starting"), "starting in the body")
-        among = [addresses[full] for full in map(connection.names.qualified, named) if full in addresses]
-    return [address async for address in in_turns(connection.broker.turns, among) if is_read(address.name)]
+        among = []
+        named = await offsets_in(connection, frame, wish.get("starting"), "starting in the body")
+        async for name in each(connection, named):
+            full = connection.names.qualified(name)
+            if full in addresses:
+                among.append(addresses[full])
+    return [address async for address in each(connection, among) if asked.reach(address.name)]
 
 
 def _require_one_line(name: str) -> None:
@@ -123,14 +130,12 @@ async def _starting(
 ) -> Starting:
     """Where a group begins. Offsets by address stand in the body where they may be many, or in the header."""
     if "starting" in wish:
-        return _each(offsets_in(frame, wish["starting"], "starting in the body"))
+        return _each(await offsets_in(connection, frame, wish["starting"], "starting in the body"))
     text = header(frame, "starting")
     if text.startswith(EACH):
-        return _each(
-            offsets_in(
-                frame, json_object(frame, text.removeprefix(EACH), "header starting"), "header starting"
-            )
-        )
+        where = "header starting"
+        given = await json_object(connection, frame, text.removeprefix(EACH), where)
+        return _each(await offsets_in(connection, frame, given, where))
     return await starting_at(connection.broker, text, joining)
 
 
@@ -171,15 +176,27 @@ async def starting_at(
 
 async def group_commit(connection: Asker, frame: Frame) -> Reply:
     """What cannot be moved is named with a code; the rest is."""
-    given = offsets_in(frame, json_object(frame, frame.body, "the body"), "the body")
-    offsets = {connection.names.qualified(name): position for name, position in given.items()}
-    for name in offsets:
-        connection.broker.permissions.require(connection.user, Right.CONSUME, name)
+    engine, turns = connection.broker.engine, connection.broker.turns
+    given = await json_object(connection, frame, frame.body, "the body")
+    offsets: dict[str, Position] = {}
+    async for address, position in each(
+        connection, (await offsets_in(connection, frame, given, "the body")).items()
+    ):
+        offsets[connection.names.qualified(address)] = position
+    async for address in each(connection, offsets):
+        connection.broker.permissions.require(connection.user, Right.CONSUME, address)
     name = qualified(connection, frame, "group")
     _require_own(connection, name)
-    refused = readers.commit_group(connection.broker.engine, name, offsets)
+    readers.require_group(engine, name)
+    owner = engine.group_owners.get(name)
+    refused: dict[str, str] = {}
+    async for address, position in in_turns(turns, offsets.items()):
+        if engine.group_owners.get(name) != owner:
+            _require_own(connection, name)  # somebody may have deleted it meanwhile, and another one made it
+        for moved, code in readers.commit_group(engine, name, {address: position}).items():
+            refused[local(moved)] = code
     await durable(connection)
-    return json_reply({"refused": {local(name): code for name, code in refused.items()}} if refused else {})
+    return await long_reply(connection, {"refused": refused}) if refused else json_reply({})
 
 
 async def group_delete(connection: Asker, frame: Frame) -> Reply:
@@ -252,22 +269,21 @@ async def group_list(connection: Asker, frame: Frame) -> Reply:
     """Each group, or the one that is named: where it is and how far behind."""
     wanted = qualified(connection, frame, "group") if "group" in frame.headers else None
     engine = connection.broker.engine
-    found: dict[str, dict[str, Any]] = {
-        name: {"destinations": [local(pattern) for pattern in patterns], "addresses": {}}
-        for name, patterns in engine.group_patterns.items()
-        if wanted in (None, name) and space_of(name) == connection.names.space
-    }
+    turns, user, space = connection.broker.turns, connection.user, connection.names.space
+    found: dict[str, dict[str, Any]] = {}
+    async for name, patterns in in_turns(turns, list(engine.group_patterns.items())):
+        if wanted in (None, name) and space_of(name) == space:
+            destinations = [local(pattern) async for pattern in in_turns(turns, patterns)]
+            found[name] = {"destinations": destinations, "addresses": {}}
     addresses = [
-        address
-        async for address in in_turns(connection.broker.turns, list(engine.addresses.values()))
-        if address.groups
+        address async for address in in_turns(turns, list(engine.addresses.values())) if address.groups
     ]
     await confirmed(connection, addresses)
-    async for address in in_turns(connection.broker.turns, addresses):
+    async for address in in_turns(turns, addresses):
         if _may_read(connection, address.name):
-            for name in address.groups.keys() & found.keys():
-                found[name]["addresses"][local(address.name)] = readers.lag(address, name)
-    shown = {
-        local(name): group for name, group in found.items() if group["addresses"] or not connection.user.name
-    }
-    return json_reply({"groups": shown})
+            here = address.groups
+            async for name in in_turns(turns, list(here if len(here) < len(found) else found)):
+                if name in here and name in found:
+                    found[name]["addresses"][local(address.name)] = readers.lag(address, name)
+    shown = {local(name): group for name, group in found.items() if group["addresses"] or not user.name}
+    return await long_reply(connection, {"groups": shown})

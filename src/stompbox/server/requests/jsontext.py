@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Generator
-from json.decoder import JSONDecodeError, scanstring
+from json import JSONDecodeError
 from typing import Any, Final
 
 from stompbox.selectors.steps import Steps
@@ -25,7 +25,7 @@ _TEXT: Final = r'"[^"\\\x00-\x1f]*+"[ \t\n\r]*+'
 _ITEM: Final = rf'(?:{_TEXT}|[-+.\w]++|\[[^\[\]{{}}"]{{0,64}}+\])[ \t\n\r]*+'
 _items = re.compile(rf"(?:,[ \t\n\r]*+{_ITEM}){{1,{BATCH}}}+").match
 _members = re.compile(rf"(?:,[ \t\n\r]*+{_TEXT}:[ \t\n\r]*+{_ITEM}){{1,{BATCH}}}+").match
-_scalar = json.JSONDecoder().scan_once
+_scalar = json.JSONDecoder().raw_decode
 _written = json.JSONEncoder(separators=(",", ":"), check_circular=False).iterencode
 
 
@@ -80,10 +80,7 @@ class _Reading:
             self._skip(self.at + 1)
             self.open.append(found)
             return found
-        try:
-            found, end = _scalar(self.text, self.at)
-        except StopIteration as stop:
-            raise JSONDecodeError("Expecting value", self.text, stop.value) from None
+        found, end = _scalar(self.text, self.at)
         self._skip(end)
         return found
 
@@ -128,7 +125,7 @@ class _Reading:
     def _read_key(self) -> None:
         if self._character != '"':
             raise JSONDecodeError("Expecting property name enclosed in double quotes", self.text, self.at)
-        self.key, end = scanstring(self.text, self.at + 1, True)
+        self.key, end = _scalar(self.text, self.at)
         self._skip(end)
         if self._character != ":":
             raise JSONDecodeError("Expecting ':' delimiter", self.text, self.at)

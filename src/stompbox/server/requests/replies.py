@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stompbox.broker.addresses.destinations import Destination
+from stompbox.config.patterns import Patterns
 from stompbox.errors import IllegalFrame
 from stompbox.incarnations import Position
 from stompbox.numerals import digits
+from stompbox.selectors.steps import Steps
+from stompbox.server.requests.jsontext import reading, writing
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -21,7 +25,12 @@ Reply = tuple[dict[str, str], list[bytes]]
 """Headers, and the body in pieces."""
 Handler = Callable[["Asker", Frame], Awaitable[Reply]]
 
-MOST_JSON: Final = 1 << 20  # bytes of JSON in a request: reading it takes some 10 ms, in which others wait
+MOST_JSON: Final = 1 << 20  # bytes of JSON in a request
+GROWN: Final = 30  # octets of memory for each of these, at a guess, where they are many short names
+MOST_WORDS: Final = (
+    10_000  # of the wildcards in one request together: each address is asked about all of them
+)
+_PART: Final = re.compile("[^,]+")
 
 T = TypeVar("T")
 
@@ -35,8 +44,38 @@ async def in_turns(turns: Turns, items: Iterable[T]) -> AsyncIterator[T]:
             until = await turns.give_way()
 
 
+def _require_there(connection: Asker) -> None:
+    """Raises CancelledError where the client is gone: what is not begun is not done then."""
+    if connection.is_lost:
+        raise asyncio.CancelledError
+
+
+async def each(connection: Asker, items: Iterable[T]) -> AsyncIterator[T]:
+    """As `in_turns`, of what a client has said, before anything is done: that ends with the connection, which counts for it."""
+    async for item in in_turns(connection.broker.turns, items):
+        yield item
+        _require_there(connection)
+
+
+def _asked(connection: Asker, steps: Steps[T]) -> Steps[T]:
+    """The same of steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            made: T = done.value
+            return made
+        yield
+        _require_there(connection)
+
+
 def json_reply(value: object) -> Reply:
     return {"content-type": "application/json"}, [json.dumps(value, separators=(",", ":")).encode()]
+
+
+async def long_reply(connection: Asker, value: object) -> Reply:
+    """As `json_reply`, of what may be long: written in turns."""
+    return {"content-type": "application/json"}, await connection.broker.turns.taken(writing(value))
 
 
 def header(frame: Frame, name: str) -> str:
@@ -57,15 +96,17 @@ def number(frame: Frame, name: str, default: int | None = None) -> int:
     return found
 
 
-def json_object(frame: Frame, text: str | bytes, where: str) -> dict[str, Any]:
-    """What a body or header holds. Raises IllegalFrame that says `where` it stands."""
+async def json_object(connection: Asker, frame: Frame, text: str | bytes, where: str) -> dict[str, Any]:
+    """What a body or header holds, read in turns. Raises IllegalFrame that says `where` it stands."""
     if len(text) > MOST_JSON:
         raise IllegalFrame(
             "bad-json",
             f"{where} of request {frame.headers['request']} is {len(text)} bytes long; allowed are {MOST_JSON}",
         )
+    if connection.requests is not None:
+        connection.requests.count(GROWN * len(text))
     try:
-        value = json.loads(text)
+        value = await connection.broker.turns.taken(_asked(connection, reading(text)))
     except (ValueError, RecursionError) as error:
         fault = "it is nested too deep" if isinstance(error, RecursionError) else error
         raise IllegalFrame(
@@ -76,20 +117,21 @@ def json_object(frame: Frame, text: str | bytes, where: str) -> dict[str, Any]:
     return value
 
 
-def wish_in(frame: Frame) -> dict[str, Any]:
+async def wish_in(connection: Asker, frame: Frame) -> dict[str, Any]:
     """What the body asks for, of a request that may have none."""
-    return json_object(frame, frame.body, "the body") if frame.body else {}
+    return await json_object(connection, frame, frame.body, "the body") if frame.body else {}
 
 
-def offsets_in(frame: Frame, found: Any, where: str) -> dict[str, Position]:
+async def offsets_in(connection: Asker, frame: Frame, found: Any, where: str) -> dict[str, Position]:
     """Offsets by address: a number, or [number, incarnation]."""
-    positions = (
-        {address: _position(value) for address, value in found.items()}
-        if isinstance(found, dict)
-        else {"": None}
-    )
-    known = {address: position for address, position in positions.items() if position is not None}
-    if len(known) < len(positions):
+    known: dict[str, Position] = {}
+    if isinstance(found, dict):
+        async for address, value in each(connection, found.items()):
+            position = _position(value)
+            if position is None:
+                break
+            known[address] = position
+    if not isinstance(found, dict) or len(known) < len(found):
         what = "must hold numbers from 0 on, or [number, incarnation], by address"
         raise IllegalFrame("bad-json", f"{where} of request {frame.headers['request']} {what}")
     return known
@@ -104,7 +146,7 @@ def _position(value: Any) -> Position | None:
     )
 
 
-def destinations_of(connection: Asker, frame: Frame, wish: dict[str, Any]) -> list[Destination]:
+async def destinations_of(connection: Asker, frame: Frame, wish: dict[str, Any]) -> list[Destination]:
     """In the body where they may be many, or in a header."""
     given = wish["destinations"] if "destinations" in wish else header(frame, "destinations")
     if not isinstance(given, str):
@@ -112,7 +154,27 @@ def destinations_of(connection: Asker, frame: Frame, wish: dict[str, Any]) -> li
             "bad-json",
             f"destinations in the body of request {frame.headers['request']} must be one text, with commas",
         )
-    return [connection.names.parse_one(text.strip()) for text in given.split(",") if text.strip()]
+    found: list[Destination] = []
+    words = 0
+    async for part in each(connection, _PART.finditer(given)):
+        text = part.group().strip()
+        if text:
+            found.append(connection.names.parse_one(text))
+            words += len(found[-1].words) if found[-1].is_wild else 0
+            if words > MOST_WORDS:
+                raise IllegalFrame(
+                    "bad-destination",
+                    f"the wildcards in destinations of request {frame.headers['request']} have more than {MOST_WORDS} words together",
+                )
+    return found
+
+
+async def patterns_of(connection: Asker, destinations: Iterable[Destination]) -> Patterns:
+    """All of them as one, to be asked about addresses."""
+    found = Patterns(connection.broker.engine.wildcards)
+    async for destination in each(connection, destinations):
+        found.add(destination.address)
+    return found
 
 
 def qualified(connection: Asker, frame: Frame, name: str) -> str:

@@ -17,7 +17,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.queues import expiry
-from stompbox.broker.subscriptions.staging import MOST_NAMED, Attempt, Publication, Published, digest_of
+from stompbox.broker.subscriptions.staging import (
+    MOST_NAMED,
+    Attempt,
+    PartitionAttempt,
+    Publication,
+    Published,
+    digest_of,
+)
 from stompbox.errors import IllegalFrame, Refused, StoreError
 from stompbox.message import Run, Shape
 from stompbox.server.addressing.routing import answered, require_all
@@ -28,6 +35,7 @@ from stompbox.server.requests.publishing import Inspection, checked, keep, readi
 from stompbox.server.requests.replies import (
     Reply,
     durable,
+    each,
     json_object,
     json_reply,
     number,
@@ -42,6 +50,9 @@ if TYPE_CHECKING:
 
 # shapes, or messages with a transformer, that are looked at before others get their turn
 OF_A_TURN: Final = 500
+Parts = dict[PartitionAttempt, None]
+"""Attempts at partitions, in their order."""
+
 ONCE_PER: Final = ("batch", "destination")
 # octets of a chunk that may become a log's as it lies: smaller ones are joined, and larger ones cut, when they are published
 LEAST_READY: Final = 64 << 10
@@ -206,10 +217,7 @@ def _check(connection: Asker, shape: Shape) -> None:
 
 
 async def publish(connection: Asker, frame: Frame) -> Reply:
-    wish = json_object(frame, frame.body, "the body").get("attempts")
-    if not isinstance(wish, list) or not all(_is_part(part) for part in wish):
-        raise IllegalFrame("bad-json", "request publish needs attempts: a list of [partition, attempt]")
-    parts = [(partition, attempt) for partition, attempt in wish]
+    parts = await _parts_in(connection, frame)
     sink, batch, is_by_destination = (
         _sink(connection, frame),
         number(frame, "batch"),
@@ -236,7 +244,7 @@ async def publish(connection: Asker, frame: Frame) -> Reply:
 
 
 async def _wanted(
-    connection: Asker, sink: str, batch: int, parts: Sequence[tuple[int, int]], *, is_by_destination: bool
+    connection: Asker, sink: str, batch: int, parts: Parts, *, is_by_destination: bool
 ) -> tuple[Publication | None, Inspection]:
     """What is to be published; None when it was. Raises for what may not be."""
     sinks, user = connection.broker.sinks, owner_of(connection)
@@ -247,7 +255,7 @@ async def _wanted(
     is_again = last is not None and last.batch == batch
     if is_again and not parts:
         return None, Inspection(connection)
-    attempts = sinks.chosen(sink, batch, parts)
+    attempts = await connection.broker.turns.taken(sinks.choosing(sink, batch, parts))
     look = await checked(connection, attempts)
     addresses = frozenset(look.addresses) if is_by_destination else None
     after = _after(user, batch, addresses)
@@ -262,6 +270,20 @@ def _after(user: str, batch: int, addresses: frozenset[str] | None) -> Published
     if addresses is not None and len(addresses) > MOST_NAMED:
         return Published(batch, user, frozenset(), digest_of(addresses))
     return Published(batch, user, addresses)
+
+
+async def _parts_in(connection: Asker, frame: Frame) -> Parts:
+    """The attempts that are to be published, each once."""
+    wish = (await json_object(connection, frame, frame.body, "the body")).get("attempts")
+    parts: Parts = {}
+    refusal = IllegalFrame("bad-json", "request publish needs attempts: a list of [partition, attempt]")
+    if not isinstance(wish, list):
+        raise refusal
+    async for part in each(connection, wish):
+        if not _is_part(part):
+            raise refusal
+        parts[part[0], part[1]] = None
+    return parts
 
 
 def _is_part(value: object) -> bool:
