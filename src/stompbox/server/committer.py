@@ -11,7 +11,7 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import TypeVar
@@ -34,7 +34,7 @@ DISAGREES = frozenset(("log-exists", "no-such-log", "store-closed")) | DEPOSED
 T = TypeVar("T")
 Done = Callable[[Commit, StoreError | None], None]
 Failed = Callable[[str, BaseException], None]
-Selection = Callable[[StoredChunk], StoredChunk]
+Selection = Callable[[StoredChunk], Awaitable[StoredChunk]]
 
 
 class Committer:
@@ -56,6 +56,7 @@ class Committer:
         self._jobs: queue.SimpleQueue[Commit | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._work, name="stompbox-committer", daemon=True)
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="stompbox-reader")
+        self._unpackers = ThreadPoolExecutor(1, thread_name_prefix="stompbox-unpacker")
         self._writer.start()
 
     def submit(self, commit: Commit) -> None:
@@ -79,11 +80,13 @@ class Committer:
         self.halt()
         self._jobs.put(None)
         self._readers.shutdown(wait=False, cancel_futures=True)
+        self._unpackers.shutdown(wait=False, cancel_futures=True)
 
     def bury(self) -> None:
         """After `abandon`: waits until the threads are at nothing any more, so that the store can be closed."""
         self._writer.join()
         self._readers.shutdown()
+        self._unpackers.shutdown()
 
     async def read(self, log_id: int, start: int, stop: int, max_bytes: int) -> list[StoredChunk]:
         return await self.loop.run_in_executor(self._readers, self.store.read, log_id, start, stop, max_bytes)
@@ -95,6 +98,11 @@ class Committer:
     async def do(self, reading: Callable[[], T]) -> T:
         """Something that reads from the store, in its turn."""
         return await self.loop.run_in_executor(self._readers, reading)
+
+    async def unpack(self, work: Callable[[], T]) -> T:
+        """Something that makes much of what was read, or the other way round, and reads nothing: beside the loop and all who read. One
+        piece of it at a time, since each has Python to itself for as long as Python lets it."""
+        return await self.loop.run_in_executor(self._unpackers, work)
 
     async def sizes(self, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
         """Per log: (messages, bytes) stored from an offset on."""
@@ -113,14 +121,14 @@ class Committer:
         """Reads chunks as `read` does, for somebody who has no store: large bodies are in place. Raises Refused when a chunk has more than
         `most` bytes.
 
-        `select` leaves messages out, in a thread of its own: others who read wait for the disk alone.
+        `select` leaves messages out meanwhile: others who read wait for the disk alone.
         """
         if select is None:
             return await self.loop.run_in_executor(
                 self._readers, self._fetch, log_id, start, stop, max_bytes, most
             )
         chunks = await self.read(log_id, start, stop, max_bytes)
-        selected = await self.loop.run_in_executor(None, lambda: list(map(select, chunks)))
+        selected = [await select(chunk) for chunk in chunks]
         return await self.loop.run_in_executor(self._readers, self._whole, selected, max_bytes, most)
 
     def _fetch(self, log_id: int, start: int, stop: int, max_bytes: int, most: int) -> list[StoredChunk]:
@@ -176,6 +184,7 @@ class Committer:
         self._jobs.put(None)
         self._writer.join()
         self._readers.shutdown()
+        self._unpackers.shutdown()
         self.store.close()
 
     def _work(self) -> None:

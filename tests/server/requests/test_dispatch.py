@@ -12,7 +12,7 @@ import pytest
 
 from stompbox.config import ListenerOptions
 from stompbox.errors import Refused
-from stompbox.server.requests import dispatch
+from stompbox.server.requests import dispatch, replies
 from stompbox.server.requests.replies import Reply
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS
@@ -89,3 +89,74 @@ def test_short_requests_are_answered_in_turns() -> None:
     assert sum(answered) == 100
     assert max(answered) <= 11
     assert turns_taken >= 9
+
+
+def asking(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[list[str], list[int]]:
+    """What a request has come to, when its client has left while it was answered; and what was counted for it, each time."""
+    came: list[str] = []
+    sizes: list[int] = []
+
+    async def handler(connection: Any, _: Frame) -> Reply:
+        connection.requests.count(1000)
+        came.append("begun")
+        async for _ in replies.each(connection, range(3)):
+            await asyncio.sleep(0)
+        came.append("read")
+        await asyncio.sleep(0)
+        came.append("done")
+        return {}, []
+
+    async def caught_up() -> None: ...
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        tasks: list[asyncio.Task[None]] = []
+        turns = SimpleNamespace(clock=lambda: 0.0, allowance=lambda: 1.0)
+        broker: Any = SimpleNamespace(
+            set_time=lambda: None, permissions="", errors=Counter[str](), flush=lambda: None, loop=loop, catch_up=caught_up,
+            standing=dict[str, str], turns=turns, spawn=lambda work: tasks.append(loop.create_task(work)),
+            pressure=SimpleNamespace(let_go=lambda *_: None),
+        )  # fmt: skip
+        connection: Any = SimpleNamespace(
+            broker=broker, names=SimpleNamespace(without_space=str), is_lost=False, is_ended=False, requests=None,
+            options=ListenerOptions(), outgoing=None, transport=SimpleNamespace(is_clogged=False),
+            account=SimpleNamespace(is_stale=False, look=lambda one: sizes.append(one.requests.size)),
+        )  # fmt: skip
+        dispatch.receive(connection, Frame("SEND", {"request": name, "request-id": "1"}))
+        requests = connection.requests
+        while not came:
+            await asyncio.sleep(0)
+        if name in LEFT_AT_READ:
+            while came[-1] != "read":
+                await asyncio.sleep(0)
+        connection.is_lost = True
+        requests.drained()
+        await asyncio.wait(tasks)
+
+    monkeypatch.setattr(dispatch, "REQUESTS", {name: handler})
+    asyncio.run(play())
+    return came, sizes
+
+
+LEFT_AT_READ = ("group-delete", "fetch")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("describe", ["begun"]),
+        ("fetch", ["begun", "read"]),
+        ("group-commit", ["begun"]),
+        ("group-delete", ["begun", "read", "done"]),
+    ],
+)
+def test_what_changes_nothing_ends_with_its_connection(
+    monkeypatch: pytest.MonkeyPatch, name: str, expected: list[str]
+) -> None:
+    """And so does what has changed nothing yet; what is begun comes to its end."""
+    assert asking(monkeypatch, name)[0] == expected
+
+
+def test_what_is_made_of_a_request_counts_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, sizes = asking(monkeypatch, "group-delete")
+    assert sizes[0] > 1000 and sizes[-1] == 0

@@ -3,7 +3,8 @@
 A `fetch` with a selector leaves out what that does not take before it travels. The selector is asked once per shape where the shape
 decides: a chunk whose shapes all agree is not taken apart, and of others the runs that it takes are copied as they lie there, in stretches.
 Where headers vary from message to message it is asked once for each set of values that a run has, and only where it looks at times, sizes
-or bodies once per message. That happens in a thread beside the loop, so it reads nothing that the engine changes.
+or bodies once per message. It is asked in turns of the loop, so that it holds nobody up and ends with the
+connection; only taking chunks apart and packing them happens in a thread beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
@@ -23,6 +24,7 @@ from stompbox.broker.addresses.makers import require_all
 from stompbox.broker.queues import matching
 from stompbox.broker.queues.depth import Sums
 from stompbox.broker.subscriptions import subscribers
+from stompbox.broker.work import PORTION, QUESTION
 from stompbox.config.patterns import Patterns
 from stompbox.config.spaces import local
 from stompbox.errors import Refused, StoreError
@@ -30,6 +32,7 @@ from stompbox.incarnations import Position, difference
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.security import Right
 from stompbox.selectors import Selector
+from stompbox.selectors.steps import Steps
 from stompbox.server.addressing.selecting import compiling, is_long, selector_of
 from stompbox.server.addressing.values import truth
 from stompbox.server.requests.jsontext import writing
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 4 << 20  # of one answer: other clients wait while it is handed to the system
 MOST_WHOLE: Final = 256 << 20  # of large bodies in one answer, when its first chunk has so many
 FEW: Final = 1000  # names, up to which each is looked up; beyond, all addresses are gone through
+OF_A_STEP: Final = 50  # messages whose answers may be known already
 _RECORD: Final = struct.Struct("<QII")  # before each blob: first offset, count, length
 
 
@@ -274,7 +278,7 @@ async def fetch(connection: Asker, frame: Frame) -> Reply:
     start, stop = number(frame, "start"), min(number(frame, "stop"), end)
     most = max(1, min(number(frame, "max-bytes", MOST_BYTES), MOST_BYTES))
     selector = await selected(connection, frame.headers.get("selector"))
-    select = SelectedChunks(selector, address).of if selector is not None else None
+    select = SelectedChunks(connection.broker, selector, address).of if selector is not None else None
     committer = connection.broker.committer
     chunks = (
         await committer.fetch(address.log.id, start, stop, most, MOST_WHOLE, select=select)
@@ -335,74 +339,126 @@ async def offset_at_time(broker: RequestsCore, address: Address, timestamp: int)
 class SelectedChunks:
     """What a selector takes of an address's chunks, for one request."""
 
-    def __init__(self, selector: Selector, address: Address) -> None:
+    def __init__(self, broker: RequestsCore, selector: Selector, address: Address) -> None:
+        self.broker = broker
         self.selector = selector
         self.address = address.name
         self.default_persistent = address.settings.default_persistent
         self._verdicts: dict[Shape, bool] = {}
 
-    def of(self, chunk: StoredChunk) -> StoredChunk:
+    async def of(self, chunk: StoredChunk) -> StoredChunk:
         """A chunk of the same offsets with the messages that the selector takes; an empty blob when there are none. Raises StoreError for a
         corrupt chunk."""
-        table = tables(chunk.blob, f"chunk at offset {chunk.first}")
-        verdicts = [self._verdict(shape) for shape in table.shapes]
+        unpack, taken = self.broker.committer.unpack, self.broker.turns.taken
+        table = await unpack(partial(tables, chunk.blob, f"chunk at offset {chunk.first}"))
+        verdicts = await taken(self._on_shapes(table.shapes))
         if all(verdicts):
             return chunk
         if None not in verdicts:
-            return StoredChunk(
-                chunk.first, chunk.count, extract(table, {at for at, taken in enumerate(verdicts) if taken})
-            )
+            wanted = {at for at, is_taken in enumerate(verdicts) if is_taken}
+            return StoredChunk(chunk.first, chunk.count, await unpack(partial(extract, table, wanted)))
         left = frozenset(index for index, verdict in enumerate(verdicts) if verdict is False)
-        kept = [part for run in decode(chunk.blob, chunk.first, left) for part in self._taken(run)]
-        return StoredChunk(chunk.first, chunk.count, encode(kept, chunk.first) if kept else b"")
+        runs = await unpack(partial(decode, chunk.blob, chunk.first, left))
+        kept = await taken(self._taken(runs))
+        blob = await unpack(partial(encode, kept, chunk.first)) if kept else b""
+        return StoredChunk(chunk.first, chunk.count, blob)
 
-    def _verdict(self, shape: Shape) -> bool | None:
+    def _on_shapes(self, shapes: Sequence[Shape]) -> Steps[list[bool | None]]:
+        found: list[bool | None] = []
+        for shape in shapes:
+            verdict = yield from self._verdict(shape)
+            found.append(verdict)
+            yield
+        return found
+
+    def _verdict(self, shape: Shape) -> Steps[bool | None]:
         """The verdict of the selector on a shape; None: the messages of the shape may differ."""
         if not matching.is_of_shape(self.selector, shape):
             return None
         verdict = self._verdicts.get(shape)
         if verdict is None:
-            verdict = self._verdicts[shape] = self.selector.matches(shape.headers, self._shared(shape))
+            one = Run(shape, [])
+            is_long = matching.is_long(self.selector, one, one.first, one.first)
+            verdict = yield from self._asked(shape.headers, self._shared(shape), None, is_long=is_long)
+            self._verdicts[shape] = verdict
         return verdict
 
     def _shared(self, shape: Shape) -> matching.Facts:
         is_durable = self.default_persistent if shape.persistent is None else shape.persistent
         return matching.facts_of_shape(shape, self.address, is_durable=is_durable)
 
-    def _taken(self, run: Run) -> Iterator[Run]:
-        if self._verdict(run.shape):
-            yield run
-            return
-        at = 0
-        for is_taken, group in groupby(self._each(run)):
-            stop = at + len(list(group))
-            if is_taken:
-                yield run.part(at, stop)
-            at = stop
+    def _asked(
+        self,
+        headers: Mapping[str, str],
+        known: matching.Facts,
+        body: Callable[[], bytes] | None,
+        *,
+        is_long: bool,
+    ) -> Steps[bool]:
+        """The answer to one question, in portions where it may be long."""
+        if not is_long:
+            return self.selector.matches(headers, known, body)
+        from stompbox.selectors.question import Question  # loaded with the first XPATH
 
-    def _each(self, run: Run) -> list[bool]:
+        question = Question(partial(self.selector.matches, headers, known, body))
+        while (is_taken := question.go_on(PORTION // QUESTION)) is None:
+            yield
+        return is_taken
+
+    def _taken(self, runs: Sequence[Run]) -> Steps[list[Run]]:
+        kept: list[Run] = []
+        for run in runs:
+            if (yield from self._verdict(run.shape)):
+                kept.append(run)
+                yield
+                continue
+            verdicts = yield from self._each(run)
+            at = 0
+            for is_taken, group in groupby(verdicts):
+                stop = at + len(list(group))
+                if is_taken:
+                    kept.append(run.part(at, stop))
+                at = stop
+                yield
+        return kept
+
+    def _each(self, run: Run) -> Steps[list[bool]]:
         """The verdict on each message of a run whose shape does not decide."""
         selector, shared = self.selector, self._shared(run.shape)
         if not selector.is_per_message:
-            return self._by_values(run, shared)
+            return (yield from self._by_values(run, shared))
         found = []
         for index in range(len(run)):
             body = None if run.is_large else partial(run.octets, index)
-            found.append(
-                selector.matches(run.headers(index), matching.facts_of_message(run, index, shared), body)
+            known = matching.facts_of_message(run, index, shared)
+            is_taken = yield from self._asked(
+                run.headers(index), known, body, is_long=self._is_long(run, index)
             )
+            found.append(is_taken)
+            yield
         return found
 
-    def _by_values(self, run: Run, shared: matching.Facts) -> list[bool]:
+    def _is_long(self, run: Run, index: int) -> bool:
+        return matching.is_long(self.selector, run, run.first + index, run.first + index + 1)
+
+    def _by_values(self, run: Run, shared: matching.Facts) -> Steps[list[bool]]:
         read = [
             (name, column)
             for name, column in zip(run.shape.holes, run.columns, strict=True)
             if name in self.selector.headers
         ]
         names = [name for name, _ in read]
-        rows = list(zip(*[column for _, column in read], strict=True))
-        verdicts = {}
-        for row in set(rows):
-            varying = {name: value.decode("ascii") for name, value in zip(names, row, strict=True)}
-            verdicts[row] = self.selector.matches({**run.shape.headers, **varying}, shared)
-        return [verdicts[row] for row in rows]
+        verdicts: dict[tuple[bytes, ...], bool] = {}
+        found = []
+        for index, row in enumerate(zip(*[column for _, column in read], strict=True)):
+            is_taken = verdicts.get(row)
+            if is_taken is None:
+                varying = {name: value.decode("ascii") for name, value in zip(names, row, strict=True)}
+                headers = {**run.shape.headers, **varying}
+                is_long = self._is_long(run, index)
+                is_taken = yield from self._asked(headers, shared, None, is_long=is_long)
+                verdicts[row] = is_taken
+            found.append(is_taken)
+            if index % OF_A_STEP == 0:
+                yield
+        return found
