@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stompbox.config import matching
 from stompbox.config.matching import DOTS, PatternTable, Wild, Wildcards, is_match, specificity
 
 
@@ -54,6 +55,32 @@ def test_wildcards_stand_for_words(pattern: str, yes: list[str], no: list[str]) 
 @given(patterns, addresses)
 def test_matching_is_the_definition(pattern: tuple[str, ...], words: tuple[str, ...]) -> None:
     assert is_match(DOTS.words(".".join(pattern)), words) == model_match(pattern, words)
+
+
+@given(patterns, addresses)
+def test_what_takes_many_looks_is_matched_by_bits_and_is_the_same(
+    pattern: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matching, "AT_ONCE", 0)
+        assert is_match(DOTS.words(".".join(pattern)), words) == model_match(pattern, words)
+
+
+def test_a_long_pattern_does_not_cost_the_product_of_its_words_and_the_names() -> None:
+    compared = 0
+
+    class Counted(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str(self) == other
+
+    pattern = [Wild.ANY_WORDS, *[Counted("a")] * 245, Counted("b")]
+    assert not is_match(pattern, ["a"] * 500)
+    assert compared < 2 * (len(pattern) + 500)
 
 
 def test_many_wildcards_do_not_explode() -> None:

@@ -140,6 +140,9 @@ class Wildcards(Struct, frozen=True):
 
 
 DOTS: Final = Wildcards()  # where nothing else is configured
+AT_ONCE: Final = (
+    200  # words that are held against a pattern again, before what is left of it is made bits of a number
+)
 
 
 def specificity(pattern: Words) -> tuple[bool, tuple[int, ...]]:
@@ -148,12 +151,48 @@ def specificity(pattern: Words) -> tuple[bool, tuple[int, ...]]:
     return Wild.ANY_WORDS.value not in ranks, ranks
 
 
+class Spots:
+    """The words of a pattern as bits of one number: bit n of a state says that n of them may stand for what has come so far. One more word
+    costs some operations with such numbers, however many `#` there are. No two `#` follow each other (`shortest`)."""
+
+    __slots__ = ("_any", "_one", "_words", "end")
+
+    def __init__(self, pattern: Words) -> None:
+        self._any = self._one = 0
+        self._words: dict[str, int] = {}
+        self.end = 1 << len(pattern)  # all of it
+        for at, word in enumerate(pattern):
+            if isinstance(word, str):
+                self._words[word] = self._words.get(word, 0) | 1 << at
+            elif word is Wild.ONE_WORD:
+                self._one |= 1 << at
+            else:
+                self._any |= 1 << at
+
+    def closed(self, state: int) -> int:
+        """With what a `#` that stands for no word leads to."""
+        return state | (state & self._any) << 1
+
+    def moved(self, state: int, word: str) -> int:
+        """What one more word leads to."""
+        return (state & (self._words.get(word, 0) | self._one)) << 1 | (state & self._any)
+
+
+def shortest(pattern: Words) -> Words:
+    """The same pattern without a `#` behind another one."""
+    found: list[str | Wild] = []
+    for word in pattern:
+        if word is not Wild.ANY_WORDS or not found or found[-1] is not Wild.ANY_WORDS:
+            found.append(word)
+    return found
+
+
 def is_match(pattern: Words, words: Sequence[str]) -> bool:
-    """Do the words of an address fit the words of a pattern? Time is at most their product: hostile patterns do not explode.
-    A wildcard never stands for the word that says whose virtual host's an address is."""
+    """Do the words of an address fit the words of a pattern? Hostile patterns do not explode: beyond AT_ONCE looks the time is that of the
+    words alone. A wildcard never stands for the word that says whose virtual host's an address is."""
     if words[0].startswith(MARK) and pattern[0] != words[0]:
         return False
-    at = word = 0
+    at = word = looks = 0
     back_at, back_word = -1, 0  # where to go on when a literal after the last `#` does not fit
     while word < len(words):
         if at < len(pattern) and pattern[at] is Wild.ANY_WORDS:
@@ -164,10 +203,21 @@ def is_match(pattern: Words, words: Sequence[str]) -> bool:
             word += 1
         elif back_at >= 0:
             back_word += 1
+            looks += word - back_word + 2
+            if looks > AT_ONCE:
+                return _is_long_match(pattern, words)
             at, word = back_at + 1, back_word
         else:
             return False
     return all(left is Wild.ANY_WORDS for left in pattern[at:])
+
+
+def _is_long_match(pattern: Words, words: Sequence[str]) -> bool:
+    spots = Spots(shortest(pattern))
+    state = spots.closed(1)
+    for word in words:
+        state = spots.closed(spots.moved(state, word))
+    return bool(state & spots.end)
 
 
 class PatternTable(Generic[T]):
