@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from stompbox.broker.addresses import lifetimes, limits, makers, retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.configuration import apply_retention
-from stompbox.broker.addresses.contracts import Ended, Watcher, address_of
+from stompbox.broker.addresses.contracts import Ended, address_of
 from stompbox.broker.addresses.makers import Maker, Makers
+from stompbox.broker.addresses.watching import Watchers
 from stompbox.broker.commits import Commits
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import Cursor
@@ -53,7 +54,7 @@ class Catalogue:
         self.queues: dict[int, Queue] = {}
         self.diverts: list[tuple[Words, Divert]] = []
         # wildcard subscriptions, which join addresses and queues as they are made
-        self.watchers: dict[Watcher, None] = {}
+        self.watchers = Watchers(wildcards)
         self.named_readers: dict[str, dict[Address, None]] = {}  # where each name has one
         self.group_patterns: dict[str, list[str]] = {}  # reader groups, by name
         self.group_owners: dict[str, str] = {}  # the users whose they are
@@ -211,9 +212,7 @@ class Catalogue:
         elif start < queue.log_end:
             queue.leave_in_log(start)
         if kind is Kind.ANYCAST and not address.owner:
-            for watcher in list(self.watchers):
-                if is_match(watcher.words, self.wildcards.split(address.name)):
-                    lifetimes.join_made(self._engine, watcher.on_queue, queue)
+            lifetimes.tell_of_queue(self._engine, queue)
         lifetimes.queue_made(self._engine, queue)
         return queue
 

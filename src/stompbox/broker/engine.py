@@ -21,6 +21,7 @@ from stompbox.broker.addresses import (
     diverts,
     duplicates,
     fanout,
+    lifetimes,
     limits,
     redelivery,
     retained,
@@ -203,6 +204,8 @@ class Engine(Catalogue):
 
     def append(self, address: Address, run: Run) -> bool:
         """Into the log, and on to the queues."""
+        if address.unjoined is not None:
+            lifetimes.join_all(address)
         if len(address.anycast) > FEW and len(singly := routing.singly(address, run)) > 1:
             return bool(sum([self.append(address, one) for one in singly]))
         log = address.log

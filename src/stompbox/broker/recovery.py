@@ -46,6 +46,7 @@ def recover(engine: Engine, recovered: Recovered) -> None:
     )
     for key, group in entries.get("group", {}).items():
         engine.makers.made_group(key, makers.recalled(group), len(group["patterns"]))
+        lifetimes.await_names(engine, key, group["patterns"])
     engine.group_owners.update(
         {key: value.get("owner", "") for key, value in entries.get("group", {}).items()}
     )

@@ -12,14 +12,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from stompbox.broker.addresses import configuration
+from stompbox.broker.addresses import configuration, lifetimes
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.contracts import Watcher
 from stompbox.broker.addresses.destinations import Destination
+from stompbox.broker.addresses.lifetimes import AT_ONCE
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.queue import Queue
-from stompbox.broker.subscriptions import durables, subscribers
+from stompbox.broker.subscriptions import durables, readers, subscribers
 from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, MULTICAST
@@ -193,6 +194,35 @@ def test_a_wildcard_that_goes_is_found_without_a_look_at_the_others(
             durables.drop_durable(world.engine, "client", f"d{number}")
     assert not world.engine.watchers
     assert not compared
+
+
+def test_very_many_who_wait_join_one_by_one_and_all_of_them_before_anything_is_published() -> None:
+    world = World()
+    consumers = [world.consumer(str(number)) for number in range(3 * AT_ONCE)]
+    for consumer in consumers:
+        subscribers.to_topic(world.engine, consumer, WIDE, subscribers.Plain())
+    address = world.engine.address("x.1", MULTICAST)
+    steps = lifetimes.joining(address)
+    for number in range(AT_ONCE):
+        assert len(address.topics) == number
+        next(steps)
+    world.close(consumers.pop())
+    assert address.is_in_use
+    world.send_to_topic("x.1", b"a")
+    assert len(address.topics) == len(consumers) == len(world.out())
+    assert list(steps) == []
+
+
+def test_very_many_groups_have_a_position_at_the_beginning_of_a_new_address() -> None:
+    world = World()
+    groups = [f"g{number}" for number in range(3 * AT_ONCE)]
+    for group in groups:
+        readers.make_group(world.engine, group, ["y.*", "y.#"])
+    readers.drop_group(world.engine, groups.pop())
+    address = world.engine.address("y.1", MULTICAST)
+    assert not address.groups
+    world.send_to_topic("y.1", b"a")
+    assert {name: queue.cursor.position for name, queue in address.groups.items()} == dict.fromkeys(groups, 0)
 
 
 def test_what_an_operator_has_paused_stays_until_it_is_resumed() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from stompbox.broker.queues.consumer import AckMode, Consumer
+from stompbox.broker.addresses import lifetimes
+from stompbox.broker.queues.consumer import WATCHED, AckMode, Consumer
 from stompbox.broker.subscriptions import durables
 from stompbox.broker.subscriptions.subscribers import JOINED
 from stompbox.errors import Refused
@@ -162,3 +163,35 @@ def test_a_durable_subscription_that_a_crash_has_left_half_made_is_made_whole() 
     assert client.confirmed() == ["done"]
     assert queues_of(world) == len(half.queues) == WIDE
     assert {queue.address.name for queue in half.queues} == {f"wide.{n}" for n in range(WIDE)}
+
+
+def test_what_one_of_very_many_wildcards_has_joined_is_known_without_a_look_at_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, asked = World(), list[str]()
+    sender, client = world.client(), world.client()
+    sender.say(*[("SEND", {"destination": f"/topic/known.{n}"}) for n in range(WIDE)])
+    world.until_idle()
+    matches = lifetimes.is_match
+    monkeypatch.setattr(lifetimes, "is_match", lambda *given: (asked.append(""), matches(*given))[1])
+    others = [f"/topic/#.known.z{n}" for n in range(40)]
+    client.say(("SUBSCRIBE", {"id": "1", "destination": ",".join([*others, "/topic/known.*", "/topic/#"])}))
+    world.until_idle()
+    assert len(asked) <= (len(others) + 2) * len(world.broker.engine.addresses)
+    sender.say(("SEND", {"destination": "/topic/known.1"}), ("SEND", {"destination": "/topic/later"}))
+    world.until_idle()
+    world.turn(5)
+    assert len(client.bodies()) == 2, "each once"
+
+
+def test_wildcards_count_as_memory_of_their_connection_until_they_go() -> None:
+    world = World()
+    client = world.client()
+    before = client.connection.allowance.subscribed
+    client.say(("SUBSCRIBE", {"id": "1", "destination": ",".join([f"/topic/w{n}.*" for n in range(100)])}))
+    world.until_idle()
+    assert client.connection.allowance.subscribed > before + 100 * WATCHED
+    client.say(("UNSUBSCRIBE", {"id": "1"}))
+    world.until_idle()
+    assert client.connection.allowance.subscribed == before
+    assert not world.broker.engine.watchers

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
@@ -43,7 +44,7 @@ class Address:
         "_disabled", "_in_turn", "_most_plans", "_own", "_plans", "_timed", "anycast", "arguments", "by_selector", "diverts",
         "duplicates", "engine", "fanout", "groups", "is_auto", "is_blocked", "is_paused", "is_timed", "kinds",
         "limits", "log", "maker", "memory", "name", "named", "named_readers", "no_locals", "only", "owner",
-        "passing", "retained", "rules", "settings", "steps", "streams", "topics", "turn", "uses", "version",
+        "passing", "retained", "rules", "settings", "steps", "streams", "topics", "turn", "unjoined", "uses", "version",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,8 @@ class Address:
         self.groups: dict[str, Queue] = {}
         self.named_readers: dict[str, Queue] = {}  # named readers of the log, there or not
         self.diverts: list[Divert] = []
+        # those who are to join it before anything is published there
+        self.unjoined: deque[Callable[[], None]] | None = None
         # topics, so that each selector is asked once
         self.by_selector: dict[Selector | None, dict[Queue, None]] = {}
         self.steps = 0  # that a message takes at the most of which all these are asked
@@ -223,6 +226,16 @@ class Address:
         """Messages wait there until all who get them have been offered them; None: none does any more."""
         self.fanout = fanout
 
+    def await_joins(self, joining: Iterable[Callable[[], None]]) -> None:
+        """Very many are to join the address, before anything is published there (lifetimes.py)."""
+        self.unjoined = self.unjoined or deque()
+        self.unjoined.extend(joining)
+        self.look_again()
+
+    def all_joined(self) -> None:
+        self.unjoined = None
+        self.look_again()
+
     def replay_from(self) -> int:
         """Where a new subscription begins: -1, at the next message, unless the address is retroactive."""
         most = self.settings.retroactive_message_count
@@ -232,7 +245,12 @@ class Address:
     def is_in_use(self) -> bool:
         """Whether the address has a queue, or something that it keeps for those who come later."""
         log = self.log
-        if self.retained is not None or self.duplicates or (log.is_kept and log.oldest < log.next):
+        if (
+            self.retained is not None
+            or self.duplicates
+            or self.unjoined
+            or (log.is_kept and log.oldest < log.next)
+        ):
             return True
         return bool(self.anycast or self.topics or self.streams or self.is_read)
 
@@ -282,7 +300,7 @@ class Address:
         self._plans.clear()
         self.is_timed = bool(self._timed) or is_ruled(self.settings)
         self.only = None
-        is_watched = self.is_read or self.log.is_kept or self.limits is not None
+        is_watched = self.is_read or self.log.is_kept or self.limits is not None or self.unjoined is not None
         if len(self.anycast) == 1 and not (self.topics or self.streams or self.diverts or is_watched):
             queue = next(iter(self.anycast.values()))
             is_plain = queue.selector is None and queue.is_durable and queue.rules.is_enabled

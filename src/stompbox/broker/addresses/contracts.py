@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.notifications import Notifications
     from stompbox.broker.addresses.plans import Plans
     from stompbox.broker.addresses.unitofwork import UnitOfWork
+    from stompbox.broker.addresses.watching import Watchers
     from stompbox.broker.kinds import Kind
     from stompbox.broker.logs.log import Log
     from stompbox.broker.queues.queue import Queue
@@ -147,11 +148,14 @@ class Ended:
 
 @dataclass(slots=True, eq=False)
 class Watcher:
-    """A wildcard subscription waits for addresses (topics) and anycast queues that match."""
+    """A wildcard subscription, or a reader group, waits for addresses (topics) or anycast queues that match. `number`: the first comes
+    first; `is_waiting`: it has not gone meanwhile."""
 
-    words: Words
-    on_address: Callable[[Address], None]
-    on_queue: Callable[[Queue], None]
+    pattern: str
+    on_address: Callable[[Address], None] | None = None
+    on_queue: Callable[[Queue], None] | None = None
+    number: int = 0
+    is_waiting: bool = True
 
 
 class Ids(Protocol):
@@ -199,7 +203,7 @@ class Engine(contracts.Engine, Protocol):
     diverting: dict[Address, None]
     named_readers: dict[str, dict[Address, None]]
     group_patterns: dict[str, list[str]]
-    watchers: dict[Watcher, None]
+    watchers: Watchers
     overbound: list[TooManyBindings]
     full: list[tuple[Any, bool, int]]  # Limits
     makers: Makers

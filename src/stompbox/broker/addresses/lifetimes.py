@@ -8,21 +8,23 @@ The offsets of an address go on where they ended when it comes again, so that on
 then, of the same incarnation. So many of the latest names are remembered; new addresses begin beyond all that was forgotten, as logs
 of their own.
 
-Wildcard subscriptions wait for addresses and queues that are not there yet (`Watcher`).
+Wildcard subscriptions and reader groups wait for addresses and queues that are not there yet (watching.py). Where very many wait for one
+they join it in steps; until the last has, whatever is published there waits for it, or has them join first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from stompbox.broker.addresses.contracts import Ended, address_of
+from stompbox.broker.addresses.contracts import Ended, Watcher, address_of
 from stompbox.broker.addresses.notifications import Event
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.log import Log
 from stompbox.broker.queues.depth import has_more
 from stompbox.broker.queues.queue import Queue
+from stompbox.broker.work import MESSAGE
 from stompbox.config.matching import Wildcards, Words, is_match
 from stompbox.errors import TooManyBindings
 from stompbox.incarnations import Incarnations, incarnations_of
@@ -30,8 +32,12 @@ from stompbox.incarnations import Incarnations, incarnations_of
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
     from stompbox.broker.addresses.contracts import Engine
+    from stompbox.broker.addresses.makers import Maker
 
 REMEMBERED: Final = 10_000  # names of addresses that are gone
+AT_ONCE: Final = (
+    16  # who waits for an address joins it at once where there are no more of them: a millisecond
+)
 
 
 def queue_made(engine: Engine, queue: Queue) -> None:
@@ -165,7 +171,7 @@ def remember(engine: Engine, address: Address) -> None:
         engine.put("beyond", "", engine.beyond)
 
 
-T = TypeVar("T")
+# Who waits for what is made
 
 
 def is_reached(words: Words, address: Address) -> bool:
@@ -177,23 +183,103 @@ def matcher(wildcards: Wildcards, patterns: Iterable[str]) -> Callable[[str], bo
     """Whether one of the patterns names an address. However many names there are among them."""
     exact = {pattern for pattern in patterns if not wildcards.is_wild(pattern)}
     wild = [wildcards.words(pattern) for pattern in patterns if wildcards.is_wild(pattern)]
-    return lambda name: name in exact or any(is_match(words, wildcards.split(name)) for words in wild)
 
+    def is_named(name: str) -> bool:
+        if name in exact:
+            return True
+        words = wildcards.split(name) if wild else []
+        return any(is_match(pattern, words) for pattern in wild)
 
-def join_made(engine: Engine, on_made: Callable[[T], None], made: T) -> None:
-    """Whoever waits for it joins it. That one of them must not have it is not the fault of who has made it."""
-    try:
-        on_made(made)
-    except TooManyBindings as error:
-        engine.overbound.append(error)
+    return is_named
 
 
 def tell_of(engine: Engine, address: Address) -> None:
     """Whoever waits for addresses of such a name joins it."""
-    for watcher in list(engine.watchers):
-        if is_match(watcher.words, engine.wildcards.split(address.name)):
-            join_made(engine, watcher.on_address, address)
-    for group, patterns in engine.group_patterns.items():
-        if any(engine.wildcards.is_named(pattern, address.name) for pattern in patterns):
-            maker = engine.makers.of_group(group, address)
-            engine.new_queue(address, group, Kind.GROUP, position=address.log.oldest, maker=maker)
+    found = [watcher for watcher in engine.watchers.of(address.name) if watcher.on_address is not None]
+    _let_join(engine, address, [partial(_join, engine, address, watcher, None) for watcher in found])
+
+
+def tell_of_queue(engine: Engine, queue: Queue) -> None:
+    """Whoever waits for anycast queues of such addresses joins it."""
+    address = address_of(queue)
+    found = [watcher for watcher in engine.watchers.of(address.name) if watcher.on_queue is not None]
+    _let_join(engine, address, [partial(_join, engine, address, watcher, queue) for watcher in found])
+
+
+def _let_join(engine: Engine, address: Address, joining: Sequence[Callable[[], None]]) -> None:
+    """Few join at once; very many some at a time, before anything is published there."""
+    if len(joining) <= AT_ONCE and address.unjoined is None:
+        for join in joining:
+            join()
+    elif joining:
+        address.await_joins(joining)
+        engine.later.add((tell_of, address), partial(_go_on_joining, engine, address))
+
+
+def _go_on_joining(engine: Engine, address: Address) -> None:
+    engine.later.take((tell_of, address), joining(address))
+
+
+def _join(engine: Engine, address: Address, watcher: Watcher, queue: Queue | None) -> None:
+    """That somebody must not have it is not the fault of who has made it."""
+    if not watcher.is_waiting or engine.addresses.get(address.name) is not address:
+        return  # one of the two has gone meanwhile
+    try:
+        if queue is None:
+            if watcher.on_address is not None:
+                watcher.on_address(address)
+        elif watcher.on_queue is not None and queue.id in engine.queues:
+            watcher.on_queue(queue)
+    except TooManyBindings as error:
+        engine.overbound.append(error)
+
+
+def joining(address: Address) -> Iterator[None]:
+    """Those who wait for what was made join it, one in each step. Several may be at it: each takes who comes next."""
+    while (left := address.unjoined) is not None:
+        if left:
+            left.popleft()()
+            address.engine.work.spend(MESSAGE)
+            yield
+        else:
+            address.all_joined()
+
+
+def join_all(address: Address) -> None:
+    """Something is published there: who waits for it joins before."""
+    for _ in joining(address):
+        pass
+
+
+def looking(engine: Engine, name: str) -> Iterator[None]:
+    """Looks in steps for those who wait for an address of this name, if it is not there. It is to be made in the last of them."""
+    if name not in engine.addresses and engine.watchers.are_there:
+        yield from engine.watchers.looking(name)
+
+
+def making(
+    engine: Engine, name: str, kind: int = 0, maker: Maker | None = None
+) -> Generator[None, None, Address]:
+    """The address as `Engine.address` has it, in steps: very many may wait for one of such a name."""
+    yield from looking(engine, name)
+    address = engine.address(name, kind, maker)
+    yield from joining(address)
+    return address
+
+
+def await_names(engine: Engine, group: str, patterns: Iterable[str]) -> None:
+    """A reader group waits for addresses of these names."""
+    engine.watchers.add_group(group, patterns, partial(_join_group, engine, group))
+    engine.later.take(engine.watchers, engine.watchers.filing(engine.work))
+
+
+def await_no_names(engine: Engine, group: str, patterns: Iterable[str]) -> None:
+    """A reader group that is gone waits for nothing; `patterns`: all that it named."""
+    engine.watchers.remove_group(group, patterns)
+    engine.later.take(engine.watchers, engine.watchers.filing(engine.work))
+
+
+def _join_group(engine: Engine, group: str, address: Address) -> None:
+    if group not in address.groups:
+        maker = engine.makers.of_group(group, address)
+        engine.new_queue(address, group, Kind.GROUP, position=address.log.oldest, maker=maker)

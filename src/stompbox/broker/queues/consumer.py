@@ -32,6 +32,8 @@ MOST_OUT: Final = 64 << 20  # body bytes that a subscription without a window ma
 _NONE: Final = Spans()  # of those who need none
 _NOTHING: Final = Held()  # the same
 COST: Final = 3 << 10  # octets of memory that a subscription takes beside its texts, at a guess
+WATCHED: Final = 1 << 10  # that one wildcard of it takes, which waits for what it covers
+WORD: Final = 64  # and each word of that
 # octets of bodies and headers on their way to the socket of an auto subscription
 AUTO_WINDOW: Final = 2 << 20
 
@@ -264,9 +266,12 @@ class Consumer:
         self.on_close: list[Callable[[], None]] = []
         self._turn = 0
 
-    def watch(self) -> None:
-        """The consumer gets more queues when addresses come that its wildcards cover."""
+    def watch(self, pattern: str, words: int) -> None:
+        """The consumer gets more queues when addresses come that this wildcard covers, which has so many words."""
         self.is_watching = True
+        cost = WATCHED + WORD * words + room_of(pattern)
+        self.cost += cost
+        self.allowance.subscribe(cost)
 
     @property
     def has_credit(self) -> bool:

@@ -16,7 +16,7 @@ from stompbox.broker import transactions
 from stompbox.broker.addresses import retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.contracts import Watcher
-from stompbox.broker.addresses.lifetimes import matcher
+from stompbox.broker.addresses.lifetimes import making, matcher
 from stompbox.broker.addresses.makers import Maker, entry
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind
@@ -135,16 +135,13 @@ def to_durable(engine: Engine, consumer: Consumer, wish: DurableSubscription) ->
 def joining(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> Generator[None, None, bool]:
     """Joins a durable subscription in steps. Nobody else gets it meanwhile. What a crash has left of one that was being made, or dropped,
     is made whole."""
-    known = engine.durables.get(wish.identity)
-    if known is not None and (known.consumer is not None or known.is_ending):
-        raise Refused(
-            "durable-in-use",
-            f"durable subscription {wish.name!r} of {shown(wish.client_id)!r} has a subscriber already",
-        )
+    known = _known(engine, wish)
     maker = consumer.allowance.maker
     wish.count_for(maker)
     _require_made(engine, wish, maker, is_new=known is None)
-    _make_addresses(engine, wish, maker)  # what can be refused comes first
+    yield from _making_addresses(engine, wish, maker)  # what can be refused comes first
+    known = _known(engine, wish)
+    _make_addresses(engine, wish, maker)  # one may have gone meanwhile
     durable = engine.durables.setdefault(wish.identity, wish)
     durable.take_up(consumer, wish.may_reach)
     try:
@@ -172,6 +169,17 @@ def joining(engine: Engine, consumer: Consumer, wish: DurableSubscription) -> Ge
     yield from _binding(engine, durable)
     _require_open(durable, consumer)
     return known is None
+
+
+def _known(engine: Engine, wish: DurableSubscription) -> DurableSubscription | None:
+    """The subscription of this name, if it is there. Raises Refused where somebody has it."""
+    known: DurableSubscription | None = engine.durables.get(wish.identity)
+    if known is not None and (known.consumer is not None or known.is_ending):
+        raise Refused(
+            "durable-in-use",
+            f"durable subscription {wish.name!r} of {shown(wish.client_id)!r} has a subscriber already",
+        )
+    return known
 
 
 def _require_open(durable: DurableSubscription, consumer: Consumer) -> None:
@@ -205,6 +213,14 @@ def _make_addresses(engine: Engine, durable: DurableSubscription, maker: Maker |
     for pattern in durable.patterns:
         if not engine.wildcards.is_wild(pattern):
             engine.address(pattern, MULTICAST, maker)
+
+
+def _making_addresses(engine: Engine, durable: DurableSubscription, maker: Maker | None) -> Iterator[None]:
+    for number, pattern in enumerate(durable.patterns):
+        if not engine.wildcards.is_wild(pattern):
+            if number:
+                yield
+            yield from making(engine, pattern, MULTICAST, maker)
 
 
 def _binding(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
@@ -279,10 +295,8 @@ def watch_durable(engine: Engine, durable: DurableSubscription) -> None:
     """A durable wildcard subscription joins addresses that come later, with or without a subscriber."""
     for pattern in durable.patterns:
         if engine.wildcards.is_wild(pattern):
-            watcher = Watcher(
-                engine.wildcards.words(pattern), partial(_join, engine, durable), lambda _: None
-            )
-            engine.watchers[watcher] = None
+            watcher = Watcher(pattern, on_address=partial(_join, engine, durable))
+            engine.watchers.add(watcher)
             durable.watchers.append(watcher)
 
 
@@ -347,7 +361,7 @@ def _dropping(engine: Engine, durable: DurableSubscription) -> Iterator[None]:
     """Its entry in the catalogue goes last: none of its queues is ever nobody's."""
     durable.end()
     while durable.watchers:
-        del engine.watchers[durable.watchers.pop()]
+        engine.watchers.remove(durable.watchers.pop())
     for part in taken_off(durable.queues, JOINED):
         for queue in part:
             if queue.id in engine.queues:

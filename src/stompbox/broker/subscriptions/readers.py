@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from stompbox.broker.addresses import lifetimes
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.lifetimes import matcher
@@ -58,6 +59,7 @@ def make_group(
     whose = engine.group_owners.get(name, "")
     if merged != known or (owner and not whose):
         engine.group_patterns[name] = merged
+        lifetimes.await_names(engine, name, merged[len(known) :])
         engine.group_owners[name] = whose or owner
         engine.makers.made_group(name, maker, len(merged))
         user = engine.makers.groups.get(name)
@@ -164,7 +166,7 @@ def require_group(engine: Engine, name: str) -> None:
 
 def drop_group(engine: Engine, name: str) -> None:
     require_group(engine, name)
-    del engine.group_patterns[name]
+    lifetimes.await_no_names(engine, name, engine.group_patterns.pop(name))
     engine.group_owners.pop(name, None)
     engine.makers.made_group(name, None, 0)
     engine.put("group", name, None)

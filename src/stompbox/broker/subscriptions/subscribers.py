@@ -5,7 +5,7 @@ The consumer is bound but gets nothing before `start`: the RECEIPT of its SUBSCR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -14,7 +14,7 @@ from stompbox.broker.addresses import retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.contracts import Watcher
 from stompbox.broker.addresses.destinations import Destination
-from stompbox.broker.addresses.lifetimes import is_reached
+from stompbox.broker.addresses.lifetimes import is_reached, joining, making
 from stompbox.broker.addresses.makers import require_all
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind
@@ -28,8 +28,8 @@ from stompbox.selectors import Selector
 
 MayReach = Callable[[str], bool]
 
-LOOKED: Final = 100  # addresses of which one step asks whether they are meant
 JOINED: Final = 16  # queues that are made and bound in one step: about a millisecond
+LOOKED: Final = 100  # addresses of which one step asks whether they are meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,35 +129,37 @@ def joining_queues(
 ) -> Iterator[None]:
     """Joins the queues of a destination for a consumer, in steps."""
 
-    def may_join(queue: Queue) -> bool:
-        """One queue that takes nobody more must not keep others away, nor fail whoever makes it."""
-        return not queue.is_full and may_reach(queue.address.name) and queue.id not in consumer.bindings
-
-    def join(queue: Queue) -> None:
-        if may_join(queue):
-            _join(queue, consumer)
-
     if not destination.is_wild:
         kind = routing_of(engine, destination)
         maker = consumer.allowance.maker
         require_all(engine, maker, [(destination.address, destination.queue, kind)])
-        bind(
-            engine.exact_queue(
-                engine.address(destination.address, kind, maker), destination.queue, kind, maker
-            ),
-            consumer,
-        )
+        address = yield from making(engine, destination.address, kind, maker)
+        queue = engine.exact_queue(address, destination.queue, kind, maker)
+        yield from joining(address)
+        bind(queue, consumer)
         return
-    words = destination.words
-    _watch(engine, consumer, Watcher(words, lambda _: None, join))
-    matching = yield from reached(engine, partial(is_reached, words))
+    may_join = partial(_may_join, consumer, may_reach)
+    _watch(
+        engine, consumer, Watcher(destination.address, on_queue=partial(_join_allowed, consumer, may_reach))
+    )
+    matching = yield from reached(engine, partial(is_reached, destination.words))
     queues = [queue for address in matching for queue in address.anycast.values() if may_join(queue)]
     consumer.allowance.require_bindings(consumer, len(queues))
     for number, queue in enumerate(queues, 1):
-        if queue.id in engine.queues:
-            join(queue)
+        if queue.id in engine.queues and may_join(queue):
+            _join(queue, consumer)
         if number % JOINED == 0:
             yield
+
+
+def _may_join(consumer: Consumer, may_reach: MayReach, queue: Queue) -> bool:
+    """One queue that takes nobody more must not keep others away, nor fail whoever makes it."""
+    return not queue.is_full and may_reach(queue.address.name) and queue.id not in consumer.bindings
+
+
+def _join_allowed(consumer: Consumer, may_reach: MayReach, queue: Queue) -> None:
+    if _may_join(consumer, may_reach, queue):
+        _join(queue, consumer)
 
 
 def bind(queue: Queue, consumer: Consumer) -> None:
@@ -179,9 +181,28 @@ def _join(queue: Queue, consumer: Consumer) -> None:
 
 
 def _watch(engine: Engine, consumer: Consumer, watcher: Watcher) -> None:
-    engine.watchers[watcher] = None
-    consumer.watch()
-    consumer.on_close.append(lambda: engine.watchers.pop(watcher))
+    engine.watchers.add(watcher)
+    consumer.watch(watcher.pattern, len(engine.wildcards.split(watcher.pattern)))
+    consumer.on_close.append(partial(engine.watchers.remove, watcher))
+
+
+class Joined:
+    """The topics that a subscription to several destinations has joined: what two of them cover comes once."""
+
+    __slots__ = ("_most", "_queues")
+
+    def __init__(self) -> None:
+        self._queues: dict[str, int] = {}  # its queue there, by the name of the address
+        self._most = JOINED
+
+    def has(self, engine: Engine, address: Address) -> bool:
+        return self._queues.get(address.name, -1) in engine.queues
+
+    def note(self, engine: Engine, queue: Queue) -> None:
+        if len(self._queues) >= self._most:  # addresses come and go
+            self._queues = {name: id for name, id in self._queues.items() if id in engine.queues}
+            self._most = 2 * len(self._queues) + JOINED
+        self._queues[queue.address.name] = queue.id
 
 
 def to_topic(
@@ -191,11 +212,11 @@ def to_topic(
     wish: Plain,
     *,
     may_reach: MayReach = everything,
-    before: Sequence[Destination] = (),
+    joined: Joined | None = None,
 ) -> None:
-    """A plain subscription: from the next message on (or what the address keeps for newcomers), gone with its connection. `before`:
-    other destinations of it; an address that one of them covers has been joined, and its messages come once."""
-    for _ in joining_topics(engine, consumer, destination, wish, may_reach=may_reach, before=before):
+    """A plain subscription: from the next message on (or what the address keeps for newcomers), gone with its connection. `joined`: what
+    other destinations of it have joined."""
+    for _ in joining_topics(engine, consumer, destination, wish, may_reach=may_reach, joined=joined):
         pass
 
 
@@ -206,42 +227,50 @@ def joining_topics(
     wish: Plain,
     *,
     may_reach: MayReach = everything,
-    before: Sequence[Destination] = (),
+    joined: Joined | None = None,
 ) -> Iterator[None]:
     """Joins topics in steps: each address from the next message on after it was joined."""
-
-    def is_new(address: Address) -> bool:
-        return not any(_covers(other, address) for other in before)
-
-    def join(address: Address) -> None:
-        if may_reach(address.name) and is_new(address):
-            join_topic(engine, consumer, address, wish)
-
+    topics = _Topics(engine, consumer, wish, may_reach, joined)
     if not destination.is_wild:
-        address = engine.address(destination.address, MULTICAST, consumer.allowance.maker)
-        if is_new(address):
-            join_topic(engine, consumer, address, wish)
+        address = yield from making(engine, destination.address, MULTICAST, consumer.allowance.maker)
+        if topics.is_new(address):
+            join_topic(engine, consumer, address, wish, joined)
         return
+    _watch(engine, consumer, Watcher(destination.address, on_address=topics.join))
     words = destination.words
-    _watch(engine, consumer, Watcher(words, join, lambda _: None))
-    joined = yield from reached(
-        engine, lambda address: is_reached(words, address) and may_reach(address.name) and is_new(address)
+    found = yield from reached(
+        engine,
+        lambda address: is_reached(words, address) and may_reach(address.name) and topics.is_new(address),
     )
-    consumer.allowance.require_bindings(consumer, len(joined))
-    for number, address in enumerate(joined, 1):
+    consumer.allowance.require_bindings(consumer, len(found))
+    for number, address in enumerate(found, 1):
         if is_there(engine, address):
-            join(address)
+            topics.join(address)
         if number % JOINED == 0:
             yield
 
 
-def _covers(destination: Destination, address: Address) -> bool:
-    return (
-        is_reached(destination.words, address) if destination.is_wild else destination.address == address.name
-    )
+@dataclass(frozen=True, slots=True, eq=False)
+class _Topics:
+    """How one wildcard of a plain subscription joins topics."""
+
+    engine: Engine
+    consumer: Consumer
+    wish: Plain
+    may_reach: MayReach
+    joined: Joined | None
+
+    def is_new(self, address: Address) -> bool:
+        return self.joined is None or not self.joined.has(self.engine, address)
+
+    def join(self, address: Address) -> None:
+        if self.may_reach(address.name) and self.is_new(address):
+            join_topic(self.engine, self.consumer, address, self.wish, self.joined)
 
 
-def join_topic(engine: Engine, consumer: Consumer, address: Address, wish: Plain) -> None:
+def join_topic(
+    engine: Engine, consumer: Consumer, address: Address, wish: Plain, joined: Joined | None = None
+) -> None:
     consumer.allowance.require_bindings(consumer)
     position = address.replay_from()
     queue = engine.new_queue(address, consumer.queue_name, Kind.TOPIC, wish.selector, position=position)
@@ -250,6 +279,8 @@ def join_topic(engine: Engine, consumer: Consumer, address: Address, wish: Plain
         queue.obey(replace(queue.rules, ring_size=wish.most_waiting))
     retained.give(address, queue)
     queue.bind(consumer)
+    if joined is not None:
+        joined.note(engine, queue)
 
 
 def to_stream(engine: Engine, consumer: Consumer, destination: Destination, position: int) -> None:

@@ -21,13 +21,13 @@ names it, unless the configuration says `unknown-header-policy = "LOG"`. All oth
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from stompbox.broker.addresses import configuration
+from stompbox.broker.addresses import configuration, lifetimes
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.subscriptions import subscribers
 from stompbox.config import UnknownHeaderPolicy
@@ -246,6 +246,14 @@ def make(connection: Sender, keys: Keys, destinations: tuple[Destination, ...]) 
     for destination in destinations if keys else ():
         queue, maker = destination.queue or destination.address, connection.allowance.maker
         configuration.make(connection.broker.engine, destination.address, queue, keys, maker)
+
+
+def making(connection: Sender, keys: Keys, destinations: tuple[Destination, ...]) -> Iterator[None]:
+    """Makes them as `make` does, one in each step."""
+    for destination in destinations if keys else ():
+        yield from lifetimes.looking(connection.broker.engine, destination.address)
+        make(connection, keys, (destination,))
+        yield
 
 
 def _require(connection: Sender, destination: Destination, keys: Keys) -> None:

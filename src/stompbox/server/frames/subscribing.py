@@ -5,13 +5,14 @@ RECEIPT of a durable SUBSCRIBE    durable-name:<name>, subscription-created:true
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import transactions
-from stompbox.broker.addresses import makers
+from stompbox.broker.addresses import lifetimes, makers
 from stompbox.broker.addresses.destinations import Destination, require_short
+from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import TYPES, Kind
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.queue import Queue
@@ -97,7 +98,7 @@ def subscribe(connection: Speaker, frame: Frame) -> Iterator[None] | None:
         connection,
         frame,
         consumer,
-        partial(arguments.make, connection, asked, destinations),
+        arguments.making(connection, asked, destinations),
         binding,
         wish=wish,
     )
@@ -141,7 +142,7 @@ def _subscribing(
     connection: Speaker,
     frame: Frame,
     consumer: Consumer,
-    make_queues: Callable[[], None],
+    making_queues: Iterator[None],
     binding: _Binding,
     *,
     wish: DurableSubscription | None,
@@ -150,7 +151,7 @@ def _subscribing(
     engine, permissions = broker.engine, broker.permissions
     before = engine.commits.changes
     try:
-        make_queues()
+        yield from making_queues
         granted = yield from binding
     except StompboxError:
         yield from transactions.closing(engine, consumer, is_failure=False)
@@ -322,6 +323,7 @@ def _bind(
     """Binds the consumer to all that it asks for; what is to be said of it in the RECEIPT."""
     engine = connection.broker.engine
     if browsers.is_browser(frame):
+        yield from _looking_for(engine, destinations[0])
         known = None if wish is None else _browsed(connection, wish)
         browsers.to_browser(connection, frame, consumer, destinations, known)
         return {}
@@ -330,9 +332,12 @@ def _bind(
         return {"durable-name": wish.name, "subscription-created": "true" if is_new else "false"}
     plain = subscribers.Plain(consumer.selector, _no_local(frame), most_waiting(frame))
     said: dict[str, str] = {}
-    topics: list[Destination] = []
-    for destination in destinations:
+    joined = subscribers.Joined() if len(destinations) > 1 else None
+    for number, destination in enumerate(destinations):
+        if number:
+            yield
         if destination.is_stream:
+            yield from _looking_for(engine, destination)
             position = streams.position(connection, frame, destination, is_alone=len(destinations) == 1)
             name = _durable_name(frame)
             if name is not None:
@@ -349,10 +354,15 @@ def _bind(
         else:
             may_reach = partial(_may_reach, connection, Right.CREATE_NON_DURABLE_QUEUE)
             yield from subscribers.joining_topics(
-                engine, consumer, destination, plain, may_reach=may_reach, before=tuple(topics)
+                engine, consumer, destination, plain, may_reach=may_reach, joined=joined
             )
-            topics.append(destination)
     return said
+
+
+def _looking_for(engine: Engine, destination: Destination) -> Iterator[None]:
+    """What comes next may make the address."""
+    if not (destination.is_wild or destination.is_temporary):
+        yield from lifetimes.looking(engine, destination.address)
 
 
 def _no_local(frame: Frame) -> bool:

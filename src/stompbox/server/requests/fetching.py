@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from stompbox.broker.addresses import lifetimes
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.makers import require_all
@@ -78,7 +79,7 @@ async def describe(connection: Asker, frame: Frame) -> Reply:
         if not destination.is_wild:
             broker.permissions.require(connection.user, Right.CONSUME, destination.address)
             if frame.headers.get("create") == "true":
-                make(connection, destination)
+                await make(connection, destination)
             elif destination.address not in broker.engine.addresses:
                 missing.append(destination.text)
     since = await _since(connection, frame, wish)
@@ -239,9 +240,14 @@ async def _require_some(connection: Asker, destinations: list[Destination], foun
             raise Refused("not-permitted", text)
 
 
-def make(connection: Asker, destination: Destination) -> None:
+async def make(connection: Asker, destination: Destination) -> None:
     """Makes an address that is not there, as a SUBSCRIBE would."""
+    await connection.broker.turns.taken(_made(connection, destination))
+
+
+def _made(connection: Asker, destination: Destination) -> Generator[None, None, None]:
     engine = connection.broker.engine
+    yield from lifetimes.looking(engine, destination.address)
     if destination.address not in engine.addresses:
         connection.broker.permissions.require(connection.user, Right.CREATE_ADDRESS, destination.address)
     maker = connection.allowance.maker

@@ -63,7 +63,7 @@ async def group_open(connection: Asker, frame: Frame) -> Reply:
     readers.require(engine, name, patterns, maker)
     async for destination in in_turns(connection.broker.turns, destinations):
         if not destination.is_wild:
-            make(connection, destination)
+            await make(connection, destination)
     asked = await patterns_of(connection, destinations)
     joining = await _joining(connection, frame, wish, asked)
     starting = await _starting(connection, frame, wish, joining)
