@@ -11,7 +11,7 @@ import pytest
 from stompbox.config.tables import AddressTable, DivertTable, QueueTable
 from stompbox.stomp.codec import encode
 from stompbox.stomp.frames import Frame
-from tests.server.turning import World
+from tests.server.turning import LOOKS, World
 from tests.system.plain import Plain
 
 MANY = 40  # more than it takes until frames that look alike are read in runs
@@ -159,3 +159,62 @@ def test_no_step_is_longer_the_more_messages_of_a_transaction_are_looked_into(ki
 @pytest.mark.parametrize("kind", XPATHS)
 def test_who_sends_what_is_looked_into_and_goes_has_sent_all_of_it(kind: str) -> None:
     looked_into(XPATHS[kind], 60, is_lost=True)
+
+
+def joined(world: World, name: str) -> int:
+    address = world.broker.engine.addresses.get(name)
+    return 0 if address is None else len(address.topics)
+
+
+def test_very_many_wildcards_join_a_new_address_in_portions_before_anything_is_sent_there() -> None:
+    world = World()
+    client, sender, other = world.client(), world.client(), world.client()
+    count = 300
+    client.say(*[("SUBSCRIBE", {"id": str(n), "destination": "/topic/new.*"}) for n in range(count)])
+    world.until_idle()
+    sender.say(("SEND", {"destination": "/topic/new.1", "n": "1", "receipt": "sent"}))
+    assert joined(world, "new.1") < count
+    other.say(("SEND", {"destination": "/topic/new.1", "n": "2", "receipt": "sent"}))
+    assert sender.confirmed() == other.confirmed() == []
+    most, before = 0, joined(world, "new.1")
+    while not (sender.confirmed() and other.confirmed()):
+        assert not client.bodies() or joined(world, "new.1") == count
+        world.turn()
+        most, before = max(most, joined(world, "new.1") - before), joined(world, "new.1")
+    assert 0 < most < count
+    world.until_idle()
+    world.turn(20)
+    got = [frame for frame in client.heard() if frame.command == "MESSAGE"]
+    for n in range(count):
+        own = [frame.headers["n"] for frame in got if frame.headers["subscription"] == str(n)]
+        assert sorted(own) == ["1", "2"]
+
+
+def test_a_composite_makes_its_queues_in_portions_and_is_sent_when_all_are_there() -> None:
+    world = World()
+    client, engine = world.client(), world.broker.engine
+    names = [f"made.{n}" for n in range(100)]
+    client.say(
+        ("SEND", {"destination": ",".join([f"/queue/{name}" for name in names]), "receipt": "all"}),
+        ("SEND", {"destination": "/queue/behind", "receipt": "behind"}),
+    )
+    assert len(engine.addresses) <= LOOKS + 1
+    most, before = 0, len(engine.addresses)
+    while "made.99" not in engine.addresses:
+        assert not any(queue.count for queue in engine.queues.values())
+        world.turn()
+        most, before = max(most, len(engine.addresses) - before), len(engine.addresses)
+    assert most <= LOOKS + 1
+    world.until_idle()
+    assert client.confirmed() == ["all", "behind"]
+    assert [engine.addresses[name].anycast[name].count for name in names] == [1] * 100
+
+
+def test_what_is_refused_while_its_queues_are_made_is_refused_as_always() -> None:
+    world = World()
+    client = world.client()
+    client.say(("SEND", {"destination": "/queue/one,/amq/queue/none", "receipt": "r"}))
+    world.until_idle()
+    error = client.heard()[-1]
+    assert (error.headers["code"], error.headers["receipt-id"]) == ("no-such-queue", "r")
+    assert not any(queue.count for queue in world.broker.engine.queues.values())

@@ -4,14 +4,15 @@ temporary destinations and those of their answers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stompbox.broker.addresses import destinations, makers
+from stompbox.broker.addresses import destinations, lifetimes, makers
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.makers import Maker
+from stompbox.broker.engine import Engine
 from stompbox.broker.subscriptions import subscribers
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.errors import IllegalFrame, Refused
@@ -56,6 +57,37 @@ def addressed(
         (address, Run(shape, bodies, columns, routing=routing, sender=connection.session_id, queue=queue))
         for address, routing, queue in targets
     ]
+
+
+def is_all_there(engine: Engine, destinations: Sequence[Destination]) -> bool:
+    """Whether a SEND to these finds all that it needs; else it is made in steps (`making`), where that may be much."""
+    for destination in destinations:
+        if destination.is_temporary:
+            continue
+        address = engine.addresses.get(destination.address)
+        if address is None or address.unjoined is not None:
+            return False
+        if destination.queue:
+            if not subscribers.kind_of_queue(address, destination):
+                return False
+        elif not address.anycast and (destination.routing or address.kinds) & ANYCAST:
+            return False
+    return True
+
+
+def making(connection: Sender, route: Route) -> Iterator[None]:
+    """Makes in steps what a SEND needs and what is not there, and lets those join it who wait for it. Raises as `addressed` does."""
+    engine = connection.broker.engine
+    if not route.is_plain:
+        require_room(connection, route.destinations)
+    for number, destination in enumerate(route.destinations):
+        if number:
+            yield
+        if not destination.is_temporary:
+            yield from lifetimes.looking(engine, destination.address)
+        arguments.make(connection, route.arguments, (destination,))
+        address, _, _ = reach(connection, destination)
+        yield from lifetimes.joining(address)
 
 
 def require_room(connection: Sender, destinations: Sequence[Destination]) -> None:

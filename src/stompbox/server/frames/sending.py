@@ -23,7 +23,14 @@ from stompbox.handles import Large
 from stompbox.message import ANYCAST, Run
 from stompbox.server import limiting, readonly
 from stompbox.server.addressing.naming import REQUESTS_AT, Asks, Route
-from stompbox.server.addressing.routing import addressed, reach, require_all, without_gone
+from stompbox.server.addressing.routing import (
+    addressed,
+    is_all_there,
+    making,
+    reach,
+    require_all,
+    without_gone,
+)
 from stompbox.server.addressing.transforming import inward
 from stompbox.server.frames.subscribing import subscribe
 from stompbox.server.frames.transactions import transaction_of
@@ -78,19 +85,24 @@ def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
                 route = connection.names.route(shape)
     if not route.is_plain or connection.added_headers is not None:
         return _send_with_care(connection, event, route)
+    engine = connection.broker.engine
+    if route.destinations[0].address not in engine.addresses and engine.watchers.are_there:
+        return _made_first(connection, event, route)
     try:
         address, routing, queue = reach(connection, route.destinations[0])
     except TooManyMade as error:
         raise _of(event, error) from None
-    if address.only is None and _goes_singly(event, (address,)):
-        return _singly(connection, event)
+    if address.only is None:
+        if address.unjoined is not None:
+            return _made_first(connection, event, route)
+        if _goes_singly(event, (address,)):
+            return _singly(connection, event)
     if (
         address.limits is not None
         and event.transaction is None
         and _is_too_much(connection, event, (address,))
     ):
         return None
-    engine = connection.broker.engine
     if (
         engine.trouble is not None
         and event.transaction is None
@@ -190,6 +202,9 @@ def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator
             transaction_of(connection, event.transaction)
         connection.confirm(event.receipts, waits=False)
         return None
+    is_much = len(route.destinations) > 1 or engine.watchers.are_there
+    if is_much and not is_all_there(engine, route.destinations):
+        return _made_first(connection, event, route)
     try:
         runs = addressed(connection, shape, route, event.bodies, event.columns)
     except TooManyMade as error:
@@ -223,6 +238,16 @@ def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator
     return finishing(runs) if any(address.fanout is not None for address, _ in runs) else None
 
 
+def _made_first(connection: Speaker, event: Sends, route: Route) -> Iterator[None]:
+    """What it needs is made in steps; then it is obeyed as any other."""
+    try:
+        yield from making(connection, route)
+    except TooManyMade as error:
+        raise _of(event, error) from None
+    if not connection.is_ended:
+        yield from sends(connection, event) or ()
+
+
 def _subscribe(connection: Speaker, reply: Destination) -> None:
     """RabbitMQ: who asks for an answer to a temporary queue of its own gets it without a SUBSCRIBE."""
     is_own = connection.temporaries.own(reply) is not None
@@ -243,11 +268,9 @@ def _singly(connection: Speaker, event: Sends) -> Iterator[None]:
             return
         part = event.part(at, at + 1)
         try:
-            steps = sends(connection, part)
+            yield from sends(connection, part) or ()
         except StompboxError as error:
             connection.refuse_each(error, part)
-        else:
-            yield from steps or ()
         yield
 
 

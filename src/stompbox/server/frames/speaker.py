@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
@@ -35,7 +35,7 @@ class Upload(Incoming, Protocol):
     @property
     def is_refusable(self) -> bool: ...
     def take(self, data: bytes) -> None: ...
-    def finish(self) -> None: ...
+    def finish(self) -> Iterator[None]: ...
 
 
 class FramesCore(RequestsCore, Protocol):

@@ -6,7 +6,7 @@ than WINDOW octets of its pieces wait for the disk. When it vanishes, or breaks 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.queues import expiry
@@ -67,11 +67,14 @@ class Upload:
         if self.bodies.unsaved(self.large) > WINDOW:
             self.connection.broker.pressure.hold(self.connection, Reason.PIECES)
 
-    def finish(self) -> None:
-        """Makes a message of a body that is there whole."""
+    def finish(self) -> Iterator[None]:
+        """Makes a message of a body that is there whole. Where its address is to be made that may take steps."""
         if self._rest:
             self._put(bytes(self._rest))
-        sending.send_large(self.connection, self.frame, self.large)
+        try:
+            yield from sending.send_large(self.connection, self.frame, self.large) or ()
+        except StompboxError as error:
+            self.connection.refuse(error, self.frame)
 
     def _put(self, piece: bytes) -> None:
         self.bodies.put(self.large, self._number, piece)
@@ -103,21 +106,19 @@ class Upload:
         return f"<Upload {self.large!r} pieces={self._number}>"
 
 
-def obey(connection: Speaker, event: Opening | Piece | Ending) -> None:
-    """One event of a large SEND. Raises as SEND does."""
+def obey(connection: Speaker, event: Opening | Piece | Ending) -> Iterator[None] | None:
+    """One event of a large SEND. Raises as SEND does; the last one is obeyed in steps."""
     if isinstance(event, Opening):
         connection.upload = _begun(connection, event.frame)
     elif connection.upload is None:
-        return  # it was refused
+        return None  # it was refused
     elif isinstance(event, Piece):
         connection.upload.take(event.data)
     else:
         upload, connection.upload = connection.upload, None
         connection.broker.pressure.let_go(connection, Reason.PIECES)
-        try:
-            upload.finish()
-        except StompboxError as error:
-            connection.refuse(error, upload.frame)
+        return upload.finish()
+    return None
 
 
 def _begun(connection: Speaker, frame: Frame) -> Upload | None:

@@ -150,7 +150,7 @@ class Connection(Writing):
         try:
             steps = command(self, event)
             if steps is not None:
-                self.reading.begin(steps, frame)
+                self.reading.begin(steps, event if isinstance(event, Sends) else frame)
         except StompboxError as error:
             if isinstance(event, Sends):
                 self.refuse_each(error, event)

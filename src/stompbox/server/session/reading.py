@@ -43,7 +43,7 @@ class Reading:
     """Whether one connection is read, and what has come on it and waits to be obeyed."""
 
     __slots__ = (
-        "_before_login", "_frame", "connection", "events", "group", "has_last", "has_sent", "holding", "is_gone", "is_held", "is_long",
+        "_before_login", "_obeyed", "connection", "events", "group", "has_last", "has_sent", "holding", "is_gone", "is_held", "is_long",
         "is_modest", "is_much", "is_paused", "is_waiting", "left", "steps", "turns",
     )  # fmt: skip
 
@@ -66,7 +66,7 @@ class Reading:
         self.has_last = False  # the client has ended its side, and is told what becomes of what it has said
         self.has_sent = False  # messages, in the read that is being obeyed
         self.group: Group | None = None  # in which what has come waits for what others send (gathering.py)
-        self._frame: Frame | None = None  # whose steps they are
+        self._obeyed: Frame | Sends | None = None  # whose steps they are
         self._before_login = 0  # octets that came
 
     # Whether it is read
@@ -282,9 +282,9 @@ class Reading:
 
     # What is obeyed
 
-    def begin(self, steps: Iterator[None], frame: Frame | None) -> None:
+    def begin(self, steps: Iterator[None], obeyed: Frame | Sends | None) -> None:
         """A frame takes long: its steps are taken before the next one is looked at. What they raise is the frame's ERROR."""
-        self.steps, self._frame = steps, frame
+        self.steps, self._obeyed = steps, obeyed
 
     def _obey_all(self, events: Iterator[Event], until: float) -> None:
         """The frames of a read; when its turn is over the rest is left."""
@@ -318,7 +318,9 @@ class Reading:
                     else:
                         connection.session.require_open("SEND")
                         is_obeying = True
-                        uploads.obey(connection, event)
+                        steps = uploads.obey(connection, event)
+                        if steps is not None:
+                            self.begin(steps, None)
                     is_done = self.steps is None or self._take_steps(until)
                     if connection.is_ended:
                         break
@@ -355,8 +357,11 @@ class Reading:
                     return False
         except StompboxError as error:
             self.steps = None
-            self.connection.refuse(error, self._frame)
-        self.steps = None
+            if isinstance(self._obeyed, Sends):
+                self.connection.refuse_each(error, self._obeyed)
+            else:
+                self.connection.refuse(error, self._obeyed)
+        self.steps = self._obeyed = None
         return True
 
     @property
