@@ -195,3 +195,67 @@ def overlapping_wildcards(port: int) -> list[socket.socket]:
     )
     settle(link)
     return [link]
+
+
+@attack("1,200 subscriptions to 100 wildcards each, and 20 new addresses", is_ours=True)
+def many_wildcards(port: int) -> list[socket.socket]:
+    links = [connected(port) for _ in range(4)]
+    for link in links:
+        texts = [",".join([f"/topic/w{n}.{at}.*" for at in range(100)]) for n in range(300)]
+        pour(link, [b"".join([subscribe(n, text) for n, text in enumerate(texts)])])
+        settle(link)
+    pour(links[0], [b"".join([send(f"/topic/new.{n}", b"x") for n in range(20)])])
+    settle(links[0])
+    return links
+
+
+@attack("200 wildcards of 247 words, and an address of 500", is_ours=True)
+def long_wildcards(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([subscribe(n, f"/topic/#.{n % 9}{'.a' * 245}.b") for n in range(200)])])
+    pour(link, [b"".join([subscribe(n, f"/topic/#{'.a' * 245}.b{n}") for n in range(200, 400)])])
+    pour(link, [send("/topic/" + ".".join(["a"] * 500), b"x")])
+    settle(link)
+    return [link]
+
+
+@attack("1,000 wildcards that each of 20 new addresses is joined by", is_ours=True)
+def joined_at_once(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([subscribe(n, "/topic/joined.*") for n in range(1000)])])
+    pour(link, [b"".join([send(f"/topic/joined.{n}", b"x") for n in range(20)])])
+    settle(link)
+    return [link]
+
+
+@attack("90,000 patterns of three reader groups, and 20 new addresses", is_ours=True)
+def group_patterns(port: int) -> list[socket.socket]:
+    link = connected(port)
+    for at in range(3):
+        body = b'{"destinations":"%s"}' % b",".join(
+            [b"*.%x" % n for n in range(at * 30_000, (at + 1) * 30_000)]
+        )
+        asked = f"request:group-open\nrequest-id:{at}\ngroup:g{at}\nstarting:latest\ncontent-type:application/json\n"
+        pour(link, [send("stompbox.requests", body, headers=asked)])
+        settle(link)
+    pour(link, [b"".join([send(f"/topic/n.new{n}", b"x") for n in range(20)])])
+    settle(link)
+    return [link]
+
+
+@attack("SUBSCRIBE to 99 wildcards and /topic/# over 5,000 topics", is_ours=True)
+def covering_wildcards(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send(f"/topic/a.b.c.{n}", b"x") for n in range(5000)])])
+    pour(link, [subscribe(1, ",".join([*[f"/topic/#.a.#.z{n}" for n in range(99)], "/topic/#"]))])
+    settle(link)
+    return [link]
+
+
+@attack("20 SENDs to 100 new queues each", is_ours=True, limits=MESSAGES, stays=MESSAGES)
+def composites(port: int) -> list[socket.socket]:
+    link = connected(port)
+    frames = [send(",".join([f"/queue/k{at}.{n}" for n in range(100)]), b"x") for at in range(20)]
+    pour(link, frames)
+    settle(link)
+    return [link]
