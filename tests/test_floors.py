@@ -4,7 +4,7 @@
     5  admin, spark, blocking, tracing                4  server, client
     3  broker, commitlog                     2  stomp, selectors, store, conversion
     1  message, config, metrics, security, ranges
-    0  errors, numerals, recent, syncing
+    0  errors, numerals, recent, syncing, cron
 
 A room is a package or a module directly under stompbox. Rooms on one floor never import each other.
 """
@@ -24,7 +24,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 FLOORS: dict[str, int] = {
-    **dict.fromkeys(("errors", "numerals", "handles", "recent", "syncing"), 0),
+    **dict.fromkeys(("errors", "numerals", "handles", "recent", "syncing", "cron"), 0),
     **dict.fromkeys(("message", "config", "metrics", "security", "ranges", "incarnations"), 1),
     **dict.fromkeys(("stomp", "selectors", "store", "conversion"), 2),
     **dict.fromkeys(("broker", "commitlog"), 3),

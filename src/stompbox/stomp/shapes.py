@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
 from typing import Final
 
-from cronsim import CronSim, CronSimError
-
+from stompbox.cron import cron_of
 from stompbox.errors import IllegalFrame
 from stompbox.message import (
     DEFAULT_PRIORITY,
@@ -31,7 +29,7 @@ _BOOLEANS: Final = {"true": True, "false": False}
 SEQUENCE: Final = re.compile("-?[0-9]{1,18}")  # of JMSXGroupSeq
 _CRON: Final = re.compile(r"[0-9A-Za-z*,/-]{1,40}( [0-9A-Za-z*,/-]{1,40}){4}")
 _REPEATING: Final = frozenset((SCHEDULED_PERIOD, SCHEDULED_REPEAT, SCHEDULED_CRON))
-_SOME_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_SOME_DAY: Final = 946_684_800_000  # ms since the epoch: 2000-01-01
 _LONGEST: Final = 100 * 366 * 86_400_000  # ms of a period or delay that repeats
 _LATEST: Final = 1 << 62  # ms; beyond it is no date but a mistake
 
@@ -89,7 +87,7 @@ def _check_times(headers: Mapping[str, str]) -> None:
 
 
 def _check_schedule(headers: Mapping[str, str]) -> None:
-    """ActiveMQ Classic. Days of the week by their place in the month (`1#5`) there are none: some never come, which takes long to see."""
+    """ActiveMQ Classic. Days of the week by their place in the month (`1#5`) there are none."""
     period, repeat, cron = [
         headers.get(name) for name in (SCHEDULED_PERIOD, SCHEDULED_REPEAT, SCHEDULED_CRON)
     ]
@@ -114,8 +112,8 @@ def _is_cron(text: str) -> bool:
     if _CRON.fullmatch(text) is None:
         return False
     try:
-        next(CronSim(text, _SOME_DAY))
-    except (CronSimError, StopIteration):
+        cron_of(text).after(_SOME_DAY)
+    except ValueError:
         return False
     return True
 
