@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import count
 
 import pytest
 
 from stompbox.broker.addresses.repeating import IN_A_TURN, MOST_BYTES, after
+from stompbox.broker.work import TIME
 from stompbox.errors import Refused
 from stompbox.message import Shape, octets_of
 from tests.broker.world import NOW, World
@@ -207,3 +209,40 @@ def test_an_address_that_went_comes_again() -> None:
     world.tick(100)
     listening(world)
     assert [got.body for got in world.settle()] == [b"a"]
+
+
+def test_what_is_due_stops_when_its_time_is_over_and_goes_on_behind_others() -> None:
+    """Each message takes as long as a portion lasts, however few steps it is."""
+    world = World()
+    for number in range(20):
+        world.send("q", b"%d" % number, headers=each(1000, 0))
+    looks = count(1)
+    world.engine.work.time_by(lambda: next(looks) * 2 * TIME)
+    received = world.engine.counters
+    world.tick(1000)
+    before = received["received"]
+    assert 0 < before < 4
+    while world.engine.dispatch_rest(lambda: False):
+        assert received["received"] - before < 4
+        before = received["received"]
+    assert before == 20
+    assert world.engine.schedules.known == {}
+
+
+def test_what_comes_due_meanwhile_is_sent_as_well() -> None:
+    world = World(portion=1)
+    for _ in range(3):
+        world.send("q", b"a", headers=each(10, -1))
+    world.tick(10)
+    world.tick(10)  # while some of the first wait for their turn
+    world.settle()
+    world.tick(10)
+    world.settle()
+    assert world.engine.counters["received"] >= 6
+    assert [schedule.next for schedule in world.engine.schedules.known.values()] == [NOW + 40] * 3
+
+
+def test_a_rare_day_is_found_at_once() -> None:
+    leap_sunday = datetime(2032, 2, 29, 23, 59, tzinfo=UTC)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert after("59 23 29 2 */7", int(now.timestamp() * 1000)) == int(leap_sunday.timestamp() * 1000)

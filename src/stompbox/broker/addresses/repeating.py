@@ -18,19 +18,17 @@ disk, or a full address, refuses is tried again.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
-
-from cronsim import CronSim
 
 from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.logs.segments import head_share
 from stompbox.broker.timers import Alarm
 from stompbox.config.settings import AddressFullPolicy
+from stompbox.cron import cron_of
 from stompbox.errors import IllegalFrame, Refused, StompboxError
 from stompbox.message import DUPLICATE_ID, NUMBER, SCHEDULED, Run
 from stompbox.store.chunks import decode, encode
@@ -45,7 +43,6 @@ COST: Final = 1000  # octets that a schedule takes beside its body and its heade
 IN_A_TURN: Final = 200  # messages sent before others get their turn
 AGAIN: Final = 1000  # ms after which it is tried again what the disk refused
 FOR_EVER: Final = -1
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _cost(run: Run) -> int:
@@ -202,16 +199,20 @@ class Schedules:
             self.engine.put("schedule-next", schedule.id, None)
 
     def _ring(self) -> None:
-        """The next ones that are due; the rest when others had their turn."""
-        now = self.engine.now
+        """The next ones that are due, in steps; the rest when others had their turn."""
+        self.engine.later.take(self, self._sending())
+
+    def _sending(self) -> Iterator[None]:
         for _ in range(IN_A_TURN):
+            now = self.engine.now
             if not self._heap or self._heap[0][0] > now:
                 break
             schedule = heappop(self._heap)[2]
             if self.known.get(schedule.id) is schedule:
                 self._send(schedule, now)
+            yield
         if self._heap:
-            self._alarm.by(max(self._heap[0][0], now + 1))
+            self._alarm.by(max(self._heap[0][0], self.engine.now + 1))
 
     def _send(self, schedule: Schedule, now: int) -> None:
         run = schedule.run
@@ -282,5 +283,4 @@ def _entry(schedule: Schedule) -> dict[str, object]:
 
 def after(cron: str, now: int) -> int:
     """The next time of a cron expression, ms since the epoch, which `stomp/shapes.py` has let in."""
-    found = next(CronSim(cron, _EPOCH + timedelta(milliseconds=now)))
-    return (found - _EPOCH) // timedelta(milliseconds=1)
+    return cron_of(cron).after(now)
