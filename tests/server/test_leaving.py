@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import asyncio
+from itertools import count, pairwise
+from pathlib import Path
 from weakref import ref
 
 import pytest
@@ -11,6 +13,7 @@ from stompbox.server import turns
 from stompbox.server.transport.tcp import Socket
 from stompbox.server.turns import FEW, LATE
 from tests.server.turning import LOOKS, Recorded, World
+from tests.server.world import WITHIN, House, configured, play
 
 MANY = 500
 
@@ -152,3 +155,23 @@ def test_who_ends_its_side_is_told_of_all_that_it_has_said(
         client.socket.connection_lost(None)
     world.until_idle()
     assert not world.broker.connections
+
+
+def test_a_broker_stops_whatever_comes_due_again_and_again(tmp_path: Path) -> None:
+    """Each time that its clock is looked at all schedules are due."""
+
+    async def story(house: House) -> None:
+        client, broker = await house.client(), house.broker
+        again = "AMQ_SCHEDULED_PERIOD:1\nAMQ_SCHEDULED_REPEAT:-1\npersistent:true\nreceipt:r"
+        client.say(f"SEND\ndestination:/queue/q\n{again}\n\n\0" * 3)
+        await house.until(lambda: broker.engine.counters["received"] > 30, "they are sent")
+        first = int(broker.clock())
+        broker.clock = count(first, 10).__next__
+        try:
+            async with asyncio.timeout(WITHIN):
+                await broker.stop()
+        finally:
+            broker.clock = lambda: first
+        assert not broker.engine.is_dirty and broker.faults.last is None
+
+    play(configured(tmp_path), story)

@@ -271,7 +271,11 @@ class Broker(Clients):
         ):
             self._commit_when_due(is_turn_over=is_turn_over)
         deadline = engine.next_deadline()
-        if deadline is not None and (self._tick_timer is None or deadline < self._tick_at):
+        if (
+            deadline is not None
+            and (self._tick_timer is None or deadline < self._tick_at)
+            and not self.is_stopping
+        ):
             self._plan_tick(deadline)
 
     def _deal_with_slow(self) -> None:
@@ -545,6 +549,8 @@ class Broker(Clients):
             await self.loop.run_in_executor(None, self.tracing.close)
 
     async def _end(self) -> None:
+        if self._tick_timer is not None:  # what comes again and again would be stored without an end
+            self._tick_timer.cancel()
         for connection in list(self.connections):
             connection.shut()
         self.turns.finish()
