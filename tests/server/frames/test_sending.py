@@ -218,3 +218,72 @@ def test_what_is_refused_while_its_queues_are_made_is_refused_as_always() -> Non
     error = client.heard()[-1]
     assert (error.headers["code"], error.headers["receipt-id"]) == ("no-such-queue", "r")
     assert not any(queue.count for queue in world.broker.engine.queues.values())
+
+
+LONG = {
+    "cron": (b"AMQ_SCHEDULED_CRON:59 23 29 2 */7", 100, 400),
+    "period": (b"AMQ_SCHEDULED_PERIOD:60000", 100, 400),
+    "numbered": (b"_AMQ_DUPL_ID:%d", 1000, 4000),
+}
+
+
+def taken(header: bytes, count: int, *, transaction: bytes = b"", receipts: bool = True) -> int:
+    """Lines of the longest step in which one read of so many messages, or their COMMIT, is obeyed, each of which takes long."""
+    world = World(max_turn_frames=1_000_000)
+    client = world.client()
+    octets = b"".join(
+        [
+            b"SEND\ndestination:/queue/q\n%b\n%b%b\n\0"
+            % (
+                header % number if b"%" in header else header,
+                b"receipt:%d\n" % number if receipts else b"",
+                transaction,
+            )
+            for number in range(count)
+        ]
+    )
+    if transaction:
+        client.say(("BEGIN", {"transaction": "t"}))
+        client.socket.data_received(octets)
+        world.until_idle()
+        octets = b"COMMIT\ntransaction:t\nreceipt:done\n\n\0"
+    with world.steps() as steps:
+        client.socket.data_received(octets)
+        world.until_idle()
+    world.turn(20)
+    said = [*(map(str, range(count)) if receipts else ()), *(["done"] if transaction else [])]
+    assert client.confirmed() == said
+    engine = world.broker.engine
+    known = engine.addresses["q"].duplicates
+    assert len(engine.schedules.known) + (0 if known is None else len(known)) == count
+    return steps.longest
+
+
+@pytest.mark.parametrize("receipts", [True, False], ids=["with receipts", "without"])
+@pytest.mark.parametrize("kind", LONG)
+def test_no_step_is_longer_the_more_messages_of_a_read_repeat_or_are_numbered(
+    kind: str, receipts: bool
+) -> None:
+    header, *counts = LONG[kind]
+    few, many = (taken(header, count, receipts=receipts) for count in counts)
+    assert many <= 2 * few
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_no_step_is_longer_the_more_messages_of_a_transaction_repeat_or_are_numbered(kind: str) -> None:
+    header, count, _ = LONG[kind]
+    few, many = (
+        taken(header, times * count, transaction=b"transaction:t\n", receipts=False) for times in (3, 9)
+    )
+    assert many <= 2 * few
+
+
+def test_what_repeats_is_taken_as_long_as_there_is_room_and_each_is_told() -> None:
+    world = World(max_scheduled_bytes=5 * 2000)
+    client = world.client()
+    client.say(*[("SEND", {"destination": "/queue/q", "AMQ_SCHEDULED_PERIOD": "60000", "receipt": "r"})] * 40)
+    world.until_idle()
+    world.turn(20)
+    kept = len(world.broker.engine.schedules.known)
+    assert 0 < kept < 40
+    assert client.confirmed() == ["r"] * kept

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stompbox.broker.addresses.routing import NUMBERED
 from stompbox.errors import StoreError
 from stompbox.message import Run, Shape
 from stompbox.server.requests import publishing
@@ -96,6 +97,17 @@ def test_what_goes_through_many_octets_at_once_is_done_beside_the_loop(
     assert threading.get_ident() not in threads.values()
     assert sum(sizes) == 7 * 50_000
     assert max(sizes) <= publishing.STEP
+
+
+def test_what_takes_long_for_each_message_is_cut_into_single_ones_and_few() -> None:
+    bodies = [b"%d" % number for number in range(1000)]
+    numbers = [b"%d" % number for number in range(1000)]
+    repeating = run_to("/queue/q", *bodies, AMQ_SCHEDULED_PERIOD="1000")
+    columned = Run(Shape({"destination": "/queue/r"}, holes=("_AMQ_DUPL_ID",)), bodies, (numbers,))
+    for run, most in ((repeating, 1), (columned, NUMBERED), (run_to("/queue/s", *bodies), 1000)):
+        found = publishing._decoded(chunk(run), is_given=False)
+        assert [body for part in found for body in part.bodies] == bodies
+        assert max(map(len, found)) == most
 
 
 def test_no_commit_of_a_batch_is_large(tmp_path: Path) -> None:

@@ -77,16 +77,16 @@ class Duplicates:
         return len(self._blocks)
 
     def add(self, values: list[bytes], *, is_stored: bool) -> None:
-        for value in values:
-            self._remember(value, self._next if is_stored else NO_BLOCK)
+        self._remember(values, self._next if is_stored else NO_BLOCK)
         if is_stored:
             self._unsaved += values
             self.address.engine.commits.news[self] = None
 
-    def _remember(self, value: bytes, block: int) -> None:
-        self._blocks[value] = block
-        self._sizes[block] += 1
-        self._grow(ENTRY + len(value))
+    def _remember(self, values: list[bytes], block: int) -> None:
+        for value in values:
+            self._blocks[value] = block
+        self._sizes[block] += len(values)
+        self._grow(ENTRY * len(values) + sum(map(len, values)))
         while len(self._blocks) > self.most:
             self._forget_one()
         self.address.engine.ids.relieve()
@@ -174,8 +174,7 @@ class Duplicates:
     def recall(self, block: int, values: list[str]) -> None:
         """What an entry of the catalogue holds; the oldest block first."""
         self._next = block
-        for value in values:
-            self._remember(key_of(value.encode()), block)
+        self._remember([key_of(value.encode()) for value in values], block)
         self._next = self._stored = block + 1
 
     def forget(self) -> None:

@@ -30,7 +30,7 @@ from stompbox.broker.queues.matching import (
 )
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import MESSAGE
-from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, Run
+from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, Run, Shape
 from stompbox.ranges import Ranges
 from stompbox.selectors import Selector
 
@@ -141,6 +141,33 @@ def asks_of_bodies(address: Address) -> bool:
     """Whether what is sent there is asked about by selectors that look into it, before anybody gets it: those of diverts, of what they send
     on to, and filters of anycast queues. What they cost cannot be put off, so that messages had better come one by one."""
     return next(_looking(address), None) is not None
+
+
+NUMBERED: Final = 250  # messages of one step whose numbers are looked for, and remembered: half a millisecond
+ALL: Final = 1 << 62
+
+
+def portion_of(shape: Shape) -> int:
+    """Messages of one run that may go in one step, wherever they are sent: of what repeats each makes a schedule (repeating.py), and each
+    number is looked for (duplicates.py)."""
+    special = shape.special
+    if special is None:
+        return ALL
+    return 1 if special.repeats else NUMBERED if special.is_numbered else ALL
+
+
+def at_once(address: Address, shape: Shape) -> int:
+    """Messages of one run that may go to an address in one step."""
+    return 1 if asks_of_bodies(address) else portion_of(shape)
+
+
+def in_parts(run: Run, most: int) -> Iterator[Run]:
+    """Its messages, so many at a time."""
+    if len(run) <= most:
+        yield run
+        return
+    for at in range(0, len(run), most):
+        yield run.part(at, min(at + most, len(run)))
 
 
 def asking_ahead(address: Address, run: Run) -> Iterator[None]:

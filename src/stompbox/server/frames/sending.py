@@ -15,7 +15,7 @@ from stompbox.broker.addresses import duplicates, retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.fanout import finishing
-from stompbox.broker.addresses.routing import asks_of_bodies
+from stompbox.broker.addresses.routing import at_once
 from stompbox.broker.logs.segments import RUN, cost_of
 from stompbox.broker.queues import expiry
 from stompbox.errors import Refused, StompboxError, TooManyMade
@@ -92,11 +92,10 @@ def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
         address, routing, queue = reach(connection, route.destinations[0])
     except TooManyMade as error:
         raise _of(event, error) from None
-    if address.only is None:
-        if address.unjoined is not None:
-            return _made_first(connection, event, route)
-        if _goes_singly(event, (address,)):
-            return _singly(connection, event)
+    if address.only is None and address.unjoined is not None:
+        return _made_first(connection, event, route)
+    if (address.only is None or shape.special is not None) and (most := _most(event, (address,))):
+        return _in_parts(connection, event, most)
     if (
         address.limits is not None
         and event.transaction is None
@@ -211,8 +210,8 @@ def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator
         raise _of(event, error) from None
     if connection.options.subscribe_reply_to and route.reply is not None:
         _subscribe(connection, route.reply)
-    if _goes_singly(event, [address for address, _ in runs]):
-        return _singly(connection, event)
+    if most := _most(event, [address for address, _ in runs]):
+        return _in_parts(connection, event, most)
     if event.transaction is None and _is_too_much(connection, event, [address for address, _ in runs]):
         return None
     if (
@@ -257,16 +256,20 @@ def _subscribe(connection: Speaker, reply: Destination) -> None:
         pass
 
 
-def _goes_singly(event: Sends, addresses: Sequence[Address]) -> bool:
-    return len(event.bodies) > 1 and event.transaction is None and any(map(asks_of_bodies, addresses))
+def _most(event: Sends, addresses: Sequence[Address]) -> int:
+    """Messages of a run that go in one step, as each of them may take long; 0: all do."""
+    if len(event.bodies) == 1 or event.transaction is not None:
+        return 0
+    most = min([at_once(address, event.shape) for address in addresses])
+    return most if most < len(event.bodies) else 0
 
 
-def _singly(connection: Speaker, event: Sends) -> Iterator[None]:
-    """A message of the run in each step, as what is asked about each may take long."""
-    for at in range(len(event.bodies)):
+def _in_parts(connection: Speaker, event: Sends, most: int) -> Iterator[None]:
+    """So many messages of the run in each step."""
+    for at in range(0, len(event.bodies), most):
         if connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
             return
-        part = event.part(at, at + 1)
+        part = event.part(at, at + most)
         try:
             yield from sends(connection, part) or ()
         except StompboxError as error:

@@ -37,6 +37,7 @@ from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.duplicates import new_ones
 from stompbox.broker.addresses.limits import Fitting
 from stompbox.broker.addresses.makers import Maker
+from stompbox.broker.addresses.routing import in_parts, portion_of
 from stompbox.broker.subscriptions.staging import Attempt, Prefixes, Publication, Published
 from stompbox.broker.subscriptions.subscribers import kind_of_queue
 from stompbox.broker.undelivered import NO_ROUTE, Fate
@@ -589,7 +590,5 @@ class _Way:
 def _steps(runs: Iterable[Run]) -> Iterator[Run]:
     """Runs that are not larger than what one look at the clock may cost."""
     for run in runs:
-        if size_of(run) <= STEP:
-            yield run
-        else:
-            yield from split(run, STEP)
+        for part in (run,) if size_of(run) <= STEP else split(run, STEP):
+            yield from in_parts(part, portion_of(part.shape))
