@@ -239,6 +239,22 @@ def test_what_a_subscription_had_that_ends_is_taken_from_it_in_portions() -> Non
     assert world.queue("q").count == MANY and world.engine.unacknowledged.size == 0
 
 
+def test_what_has_not_left_for_a_subscription_that_ends_goes_in_portions() -> None:
+    world = World(portion=PORTION)
+    consumer = world.on_queue(world.consumer(), "q")
+    filled(world)
+    while world.engine.dispatch_rest():
+        pass
+    outbox = consumer.outbox
+    before = len(outbox)
+    assert before == MANY
+    for _ in transactions.closing(world.engine, consumer, is_failure=True):
+        assert before - len(outbox) <= transactions.PART
+        assert consumer.outbox == []
+        before = len(outbox)
+    assert before == 0 and world.queue("q").count == MANY
+
+
 # Queues that are emptied
 
 

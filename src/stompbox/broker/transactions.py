@@ -20,7 +20,7 @@ from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
 from stompbox.broker.addresses.makers import Maker, Wanted, require_all, require_sends
 from stompbox.broker.addresses.redelivery import Outcome, Refusal, giving_back
-from stompbox.broker.addresses.routing import asking_ahead, asks_of_bodies
+from stompbox.broker.addresses.routing import ALL, asking_ahead, asks_of_bodies, at_once, in_parts, portion_of
 from stompbox.broker.addresses.unitofwork import UnitOfWork
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import FAR
@@ -214,6 +214,7 @@ def is_long(transaction: Transaction) -> bool:
         or len(transaction.answered) > STEP
         or any(len(sent) > STEP for _, sent in transaction.answered)
         or any(asks_of_bodies(address) for address, _ in transaction.sends)
+        or sum([len(run) / portion_of(run.shape) for _, run in transaction.sends]) > 1
     )
 
 
@@ -237,14 +238,15 @@ def _parts(items: list[T]) -> Iterator[list[T]]:
 
 
 def _pieces(sends: list[tuple[Address, Run]]) -> Iterator[list[tuple[Address, Run]]]:
-    """What is sent in one step: STEP runs, but of what goes where messages are looked into one message."""
+    """What is sent in one step: STEP runs, but of what may take long no more than goes at once."""
     for part in _parts(sends):
-        if not any(asks_of_bodies(address) for address, _ in part):
+        portions = [at_once(address, run.shape) for address, run in part]
+        if min(portions) == ALL:
             yield part
             continue
-        for address, run in part:
-            for at in range(len(run)):
-                yield [(address, run if len(run) == 1 else run.part(at, at + 1))]
+        for (address, run), most in zip(part, portions, strict=True):
+            for some in in_parts(run, most):
+                yield [(address, some)]
 
 
 def _publish(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bool:
@@ -291,8 +293,7 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
     """Ends a subscription: what it had and did not acknowledge goes back; queues of its own go with it. `is_failure`: its connection
     was lost, which is an attempt of the oldest message that it had."""
     consumer.close()
-    written = consumer.written
-    consumer.outbox.clear()
+    written, outbox = consumer.written, consumer.take_outbox()
     while consumer.on_close:  # what is left of it refers to nobody
         consumer.on_close.pop()()
     sent: list[Sent] = []
@@ -316,6 +317,8 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
             lifetimes.queue_left(engine, queue)
         yield
     for _ in taken_off(sent, PART):
+        yield
+    for _ in taken_off(outbox, PART):
         yield
     engine.unacknowledged.denied.pop(consumer, None)
     engine.unacknowledged.feed()

@@ -324,6 +324,11 @@ class Consumer:
         self.is_closed, self.is_started = True, False
         self.allowance.subscribe(-self.cost)
 
+    def take_outbox(self) -> list[Output]:
+        """Takes out what has not left, which does not leave any more."""
+        outbox, self.outbox = self.outbox, []
+        return outbox
+
     def feed(self) -> None:
         """Lets the queues feed a consumer that has credit again, in turn, as long as it has."""
         starved = self.starved
