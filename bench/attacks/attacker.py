@@ -21,6 +21,7 @@ MEGABYTE = 1 << 20
 CLIENTS = 256  # MiB: max-client-memory, which all that is kept for connections has together
 MESSAGES = 128  # MiB: global-max-size
 REMEMBERED = 32  # MiB: max-retained-memory, and max-id-cache-memory as well
+SCHEDULED = 64  # MiB: max-scheduled-bytes
 SAVING = 64  # MiB: what is on its way to the disk
 
 

@@ -10,6 +10,7 @@ from bench.attacks.attacker import (
     CLIENTS,
     MEGABYTE,
     MESSAGES,
+    SCHEDULED,
     again,
     attack,
     connected,
@@ -65,6 +66,45 @@ def scheduled(port: int) -> list[socket.socket]:
     when = time.time() + 30
     filled(link, "/queue/scheduled", headers=f"AMQ_SCHEDULED_TIME:{int(when * 1000)}\n")
     until(when)
+    settle(link)
+    return [link]
+
+
+@attack(
+    "5,000 messages in one write that repeat on a leap day which is a Sunday",
+    is_ours=True,
+    limits=CLIENTS + SCHEDULED,
+    stays=SCHEDULED,
+)
+def leap_days(port: int) -> list[socket.socket]:
+    link = connected(port)
+    headers = "AMQ_SCHEDULED_CRON:59 23 29 2 */7\npersistent:false\n"
+    pour(link, [send("/queue/leap", b"x", headers=headers) * 5000])
+    settle(link)
+    return [link]
+
+
+@attack("100,000 messages in one write with 15,000 values of _AMQ_DUPL_ID", is_ours=True, stays=MESSAGES)
+def numbered(port: int) -> list[socket.socket]:
+    link = connected(port)
+    frames = [send("/queue/numbered", b"x", headers=f"_AMQ_DUPL_ID:{n % 15_000}\n") for n in range(MANY)]
+    pour(link, [b"".join(frames)])
+    settle(link)
+    return [link]
+
+
+@attack(
+    "a subscription that goes with 100,000 messages, which it has not read",
+    limits=CLIENTS + MESSAGES,
+    stays=MESSAGES,
+)
+def unread_gone(port: int) -> list[socket.socket]:
+    link, reader = connected(port), connected(port)
+    filled(link, "/queue/unread")
+    headers = "ack:client-individual\nconsumer-window-size:-1\n"
+    pour(reader, [subscribe(1, "/queue/unread", headers=headers)], reads=False)
+    settle(link)
+    reader.close()
     settle(link)
     return [link]
 

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import socket
+import time
 
-from bench.attacks.attacker import MESSAGES, attack, connected, pour, send, settle, subscribe
+from bench.attacks.attacker import (
+    CLIENTS,
+    MESSAGES,
+    SCHEDULED,
+    attack,
+    connected,
+    pour,
+    send,
+    settle,
+    subscribe,
+)
 
 
 @attack("200 selectors of 500 terms, 1,000 messages that differ")
@@ -258,4 +269,29 @@ def composites(port: int) -> list[socket.socket]:
     frames = [send(",".join([f"/queue/k{at}.{n}" for n in range(100)]), b"x") for at in range(20)]
     pour(link, frames)
     settle(link)
+    return [link]
+
+
+@attack(
+    "400 messages that repeat each second, to a topic with 400 subscriptions with XPATH",
+    is_ours=True,
+    limits=CLIENTS + SCHEDULED,
+    stays=SCHEDULED,
+)
+def due_together(port: int) -> list[socket.socket]:
+    link = connected(port)
+    for first in range(0, 400, 100):
+        pour(
+            link,
+            [
+                subscribe(n, "/topic/due", headers=f"selector:XPATH 'count(//a[.//a]) > {n}'\n")
+                for n in range(first, first + 100)
+            ],
+        )
+        settle(link)
+    headers = "AMQ_SCHEDULED_PERIOD:1000\nAMQ_SCHEDULED_REPEAT:-1\npersistent:false\n"
+    body = b"<a>" * 300 + b"</a>" * 300
+    pour(link, [send("/topic/due", body, headers=f"{headers}n:{n}\n") for n in range(400)])
+    settle(link)
+    time.sleep(6)
     return [link]
