@@ -58,6 +58,27 @@ def selectors_on_backlog(port: int) -> list[socket.socket]:
     return [link]
 
 
+@attack("5,000 messages of groups to a queue whose 1,000 consumers have selectors")
+def groups_by_selector(port: int) -> list[socket.socket]:
+    links = [connected(port), connected(port)]
+    headers = "selector:n = {0} OR m = {0}\nconsumer-window-size:-1\nack:client-individual\n"
+    for first in (0, 500):
+        frames = [subscribe(n, "/queue/groups", headers=headers.format(n)) for n in range(first, first + 500)]
+        pour(links[0], [b"".join(frames)])
+        settle(links[0])
+    of_group = "JMSXGroupID:g{}\npersistent:false\nn:{}\n"
+    pour(
+        links[1],
+        [
+            b"".join(
+                [send("/queue/groups", b"x", headers=of_group.format(n % 7, n % 1000)) for n in range(5000)]
+            )
+        ],
+    )
+    settle(links[1])
+    return links
+
+
 @attack("a LIKE selector of 16 KB and 10 messages")
 def like_selector(port: int) -> list[socket.socket]:
     link = connected(port)

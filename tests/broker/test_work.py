@@ -309,6 +309,23 @@ def test_one_message_for_thousands_of_selectors_is_asked_about_in_many_turns(ask
     assert len(asked) == 3 * 1001
 
 
+def test_a_message_that_costs_two_portions_is_asked_about_in_several_turns(asked: list[str]) -> None:
+    world = World(portion=500)
+    texts = conditions(1000)
+    steps, number = 0, 0
+    while steps < 1000:
+        steps += compile_selector(texts[number]).steps
+        number += 1
+    for at, text in enumerate(texts[:number]):
+        world.on_queue(world.consumer(f"c{at}", AckMode.AUTO, selector=text, session=at), "q")
+    world.engine.work.begin()
+    world.send("q", b"1", headers={"n": "x"})
+    assert not asked
+    _, most = turns(world)
+    assert most < 1.5 * 500
+    assert len(asked) == number
+
+
 def test_who_comes_while_a_message_is_asked_about_is_asked_too(asked: list[str]) -> None:
     world = World(portion=500)
     consumers = [

@@ -20,6 +20,9 @@ TIME: Final = 0.000_5  # seconds of a portion
 QUESTION: Final = 5  # steps that one of a question takes, which looks into bodies and long texts
 MESSAGE: Final = 20  # steps that it takes to move a segment from one place to another
 HANDED: Final = 5 * MESSAGE  # and to hand it out, with all that is noted of who has it: 10 us and more
+LOOK: Final = (
+    MESSAGE // 4
+)  # and to look at what waits first for one of those who take messages, or at whether one of them takes some
 COPY: Final = 10 * MESSAGE  # and to publish it again elsewhere
 
 
@@ -87,7 +90,7 @@ class Work:
     @property
     def heavy(self) -> int:
         """Steps of one message, beyond which it is more than a portion, so that not all of it is done in one go."""
-        return 4 * self.portion
+        return self.portion
 
     @property
     def rounds(self) -> int:

@@ -15,6 +15,7 @@ import pytest
 from stompbox.broker.queues import groups
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.queues.lanes import LANES
+from stompbox.broker.work import HANDED
 from stompbox.config.settings import AddressSetting
 from tests.broker.test_very_many import lines
 from tests.broker.world import Got, World
@@ -327,6 +328,64 @@ def test_order_within_a_group_while_its_consumer_has_no_credit() -> None:
         mine = [got.body for got in seen if got.body[0] == group]
         assert mine == sorted(mine)
     assert all(len(names) == 1 for names in owners(seen).values())
+
+
+def test_groups_beside_many_selectors_make_nobody_look_at_all_of_them() -> None:
+    """Each selector has a lane with messages of groups. Who gets the next is found without a look at the others, also where there are more
+    lanes than the takers of each are remembered of."""
+
+    def cost(count: int) -> int:
+        world, consumers, _ = joined(with_selector, count)
+        for consumer in consumers:
+            consumer.prefetch = 10
+        queue, costs = world.queue("q"), []
+        for group in ("what is made once is made", "and now"):
+            queue.pause()
+            for number in range(2 * count):
+                world.engine.work.begin()
+                headers = {"n": str(number % count), "JMSXGroupID": f"{group}{number}"}
+                world.send("q", b"x", headers=headers)
+            with counted() as calls:
+                queue.resume()
+                while world.engine.dispatch_rest():
+                    pass
+            assert not queue.backlog.count
+            costs.append(calls[0])
+        return costs[1]
+
+    many = LANES + 50
+    assert cost(many) / many <= 2 * cost(FEW) / FEW
+
+
+def many_groups(world: World, count: int) -> list[Got]:
+    """Sends a run with as many groups as messages; who gets them at once."""
+    names = [b"g%d" % (number % 50) for number in range(count)]
+    world.send("q", *[b"%d" % number for number in range(count)], holes={"JMSXGroupID": names})
+    return world.out()
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_run_of_many_groups_is_handed_out_in_portions(*, is_paused: bool) -> None:
+    world = World(portion=10 * HANDED)
+    for name in "ABC":
+        group_consumer(world, name)
+    if is_paused:
+        world.queue("q").pause()
+    found = many_groups(world, 400)
+    assert len(found) == (0 if is_paused else 10)
+    if is_paused:
+        world.queue("q").resume()
+        found += world.out()
+        assert 10 <= len(found) <= 20
+    while world.engine.dispatch_rest(lambda: False):
+        got = world.out()
+        assert len(got) <= 20
+        found += got
+    assert len(found) == 400
+    of_group = {group: [one for one in found if int(one.body) % 50 == group] for group in range(50)}
+    for ones in of_group.values():
+        assert len({one.consumer for one in ones}) == 1
+        assert [int(one.body) for one in ones] == sorted([int(one.body) for one in ones])
 
 
 def test_a_full_consumer_holds_up_its_own_groups_alone() -> None:

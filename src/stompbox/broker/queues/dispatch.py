@@ -10,7 +10,7 @@ The messages of a group wait in their consumer's own lane when it has no credit,
 from __future__ import annotations
 
 from functools import partial
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
 from stompbox.broker.logs.segments import Segment
@@ -18,7 +18,7 @@ from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.groups import Groups
 from stompbox.broker.queues.lanes import Head, Key, Lane, takes
 from stompbox.broker.queues.roundrobin import RoundRobin
-from stompbox.broker.work import HANDED
+from stompbox.broker.work import HANDED, LOOK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,28 +60,30 @@ def dispatch(queue: SharedQueue) -> None:
         backlog.sort_some()
         if not backlog.unsorted:
             queue.sorted_out()
-    work = queue.engine.work
-    rounds = _hand_out(queue, work.rounds)
-    work.spend(HANDED * rounds + len(backlog.keys))
-    if rounds == work.rounds or backlog.unsorted:
+    if _hand_out(queue) or backlog.unsorted:
         queue.go_on_later()
 
 
-def _hand_out(queue: SharedQueue, most: int) -> int:
-    """How many segments went; `most` when there may be more."""
-    backlog = queue.backlog
+def _hand_out(queue: SharedQueue) -> bool:
+    """Hands out a portion. Whether there may be more."""
+    backlog, work = queue.backlog, queue.engine.work
     heads = _heads(queue)
-    for rounds in range(most):
+    turn, before, handed, most = len(heads), work.done, 0, work.rounds * HANDED
+    # what it costs to find out who takes from a lane, and to hand out many groups of one segment, is of the portion
+    while handed + work.done - before < most:
         takers = _next(queue, heads)
         if not takers:
-            return rounds
+            work.spend(handed)
+            return False
         lane = heads[0][2]
         segment = backlog.pop(lane)
         if not queue.give_lane(lane, segment, takers):
             backlog.unpop(lane, segment)
         if queue.groups is not None:
-            heads = _heads(queue)  # a consumer's own lane may have got something
-    return most
+            turn = _note_own(queue, heads, turn)
+        handed += HANDED
+    work.spend(handed)
+    return True
 
 
 def withhold(engine: Engine, queues: Iterable[QueueState]) -> None:
@@ -102,14 +104,23 @@ def release(engine: Engine, queues: Iterable[QueueState]) -> None:
 def _heads(queue: SharedQueue) -> _Heads:
     """For each who takes from lanes, the first of them."""
     backlog = queue.backlog
-    heads = [
-        (*first, number, key)
-        for number, key in enumerate(backlog.keys)
-        if (first := backlog.first(key)) is not None
-    ]
-    found = [(head, number, lane, key) for head, lane, number, key in heads]
+    backlog.take_filled()
+    firsts = backlog.firsts()
+    queue.engine.work.spend(LOOK * len(firsts))
+    found = [(head, number, lane, key) for number, (head, lane, key) in enumerate(firsts)]
     heapify(found)
     return found
+
+
+def _note_own(queue: SharedQueue, heads: _Heads, turn: int) -> int:
+    """Consumers' own lanes have got something: nobody looks at the others for that. Who is there already is there twice."""
+    backlog = queue.backlog
+    for owner in backlog.take_filled():
+        first = backlog.first(owner)
+        if first is not None:
+            heappush(heads, (first[0], turn, first[1], owner))
+            turn += 1
+    return turn
 
 
 def _next(queue: SharedQueue, heads: _Heads) -> RoundRobin[Binding] | None:
@@ -131,9 +142,17 @@ def _next(queue: SharedQueue, heads: _Heads) -> RoundRobin[Binding] | None:
 def hand_out_groups(
     queue: SharedQueue, groups: Groups, segment: Segment, lane: Lane, takers: RoundRobin[Binding]
 ) -> bool:
-    """Each group to its owner, or into the owner's lane. False when nobody has credit: then `segment` is what is left. `takers`: those of
-    the segment's lane."""
-    for part in list(groups.parts(segment)):
+    """Each group to its owner, or into the owner's lane. False when nobody has credit, or after a portion, where it goes on with the rest
+    in its turn: then `segment` is what is left. `takers`: those of the segment's lane."""
+    work = queue.engine.work
+    left = work.rounds
+    for part in groups.parts(segment):
+        if not left:
+            work.spend(HANDED * (work.rounds - 1))  # the segment counts as one
+            segment.cut(part.segment.first)
+            queue.go_on_later()
+            return False
+        left -= 1
         owner = groups.owner(part.key) if part.key is not None else None
         # its selector leaves it: the group stays its own,
         is_unwanted = owner is not None and not may_take(queue, owner, lane)

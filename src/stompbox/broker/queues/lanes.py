@@ -149,8 +149,8 @@ class Lanes:
     """Segments by lane. `common` is the lane of none, and the only one as long as no consumer has a selector or a lane of its own."""
 
     __slots__ = (
-        "_in_order", "_last", "_looking", "_most_lanes", "_numbers", "_orders", "_others", "_owned", "_searching", "_size", "_steps",
-        "_uses", "address", "by_lane", "common", "expiring", "is_heavy", "is_ranked", "queue", "selectors", "steps", "unsorted",
+        "_filled", "_in_order", "_last", "_looking", "_most_lanes", "_numbers", "_orders", "_others", "_owned", "_searching", "_size",
+        "_steps", "_uses", "address", "by_lane", "common", "expiring", "is_heavy", "is_ranked", "queue", "selectors", "steps", "unsorted",
     )  # fmt: skip
 
     def __init__(
@@ -171,6 +171,7 @@ class Lanes:
         self._looking = 0  # of them that look into bodies
         self._searching = 0  # and of those that may take long
         self._owned: set[Lane] = set()  # lanes of consumers of their own
+        self._filled: dict[Binding, None] = {}  # those of them that have got something since `take_filled`
         self.unsorted: list[Unsorted] = []
         self._orders: dict[Key, Order] = {}  # of the lanes but the common one, by who takes from them
         self._size = self._others = 0  # of all but the common one
@@ -213,6 +214,7 @@ class Lanes:
         head = backlog.head
         if not isinstance(lane, frozenset):
             self._orders.setdefault(lane, Order()).note(lane, head)
+            self._filled[lane] = None
             return
         self._orders.setdefault(None, Order()).note(lane, head)
         for selector in lane:
@@ -305,11 +307,28 @@ class Lanes:
         self._went(home, segment)
         return home.remove(segment)
 
-    @property
-    def keys(self) -> list[Key]:
-        """Who takes from lanes: those without selector (None), each selector, and consumers with lanes of their own; the common lane has
-        a key of its own."""
-        return [NONE, *self._orders]
+    def take_filled(self) -> list[Binding]:
+        """Consumers whose own lanes have got something since this was asked last."""
+        if not self._filled:
+            return []
+        found = list(self._filled)
+        self._filled.clear()
+        return found
+
+    def firsts(self) -> list[tuple[Head, Lane, Key]]:
+        """What `first` says of each who takes from lanes: those without selector (None), each selector, and consumers with lanes of their
+        own; the common lane has a key of its own. Who finds nothing is not looked at again."""
+        found: list[tuple[Head, Lane, Key]] = [(self.common.head, NONE, NONE)] if self.common.count else []
+        empty: list[Key] = []
+        for key, order in self._orders.items():
+            first = order.first(self.by_lane)
+            if first is None:
+                empty.append(key)
+            else:
+                found.append((first[0], first[1], key))
+        for key in empty:
+            del self._orders[key]
+        return found
 
     def first(self, key: Key) -> tuple[Head, Lane] | None:
         """The lane that gives something first to those of a key, with what sorts it into the order in which it goes out."""
@@ -435,6 +454,7 @@ class Lanes:
         self._owned.discard(lane)
         if not isinstance(lane, frozenset):
             self._orders.pop(lane, None)
+            self._filled.pop(lane, None)
         backlog = self.by_lane.pop(lane, None)
         if backlog is not None and backlog.count:
             self.unsorted.append(Unsorted(backlog))
@@ -486,6 +506,7 @@ class Lanes:
             self.common = self._backlog()
             self.by_lane = {NONE: self.common}
             self._owned.clear()
+            self._filled.clear()
             self._orders.clear()
         if self.unsorted:
             self._later()

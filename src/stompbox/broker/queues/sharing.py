@@ -18,8 +18,9 @@ from stompbox.broker.queues.consumer import Binding, forget_missing, has_tiers, 
 from stompbox.broker.queues.delayed import Waits
 from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.queues.lanes import LANES, Lane, Lanes, takers_of, takes
-from stompbox.broker.queues.roundrobin import RoundRobin
+from stompbox.broker.queues.roundrobin import RANK, RoundRobin
 from stompbox.broker.queues.state import QueueState
+from stompbox.broker.work import LOOK
 
 if TYPE_CHECKING:
     from stompbox.broker.logs.segments import Segment
@@ -32,7 +33,7 @@ class SharedQueue(QueueState):
     """A queue, what of it waits in memory, and those who take it. Who only looks asks for `count`, `size` and `has_waits`: asking for
     `backlog` and `waits` makes them."""
 
-    __slots__ = ("_backlog", "_expiring", "_waits", "exclusive", "groups", "lane_takers")
+    __slots__ = ("_backlog", "_by_selector", "_expiring", "_waits", "exclusive", "groups", "lane_takers")
 
     def __init__(
         self, engine: Engine, address: Address, name: str, *, kind: Kind, cursor: Cursor, selector: Selector | None = None,
@@ -44,6 +45,8 @@ class SharedQueue(QueueState):
         self._backlog: Lanes | None = None
         self._expiring: Expiring | None = None
         self._waits: Waits | None = None
+        # its consumers by their selectors, once one had a selector
+        self._by_selector: dict[Selector | None, RoundRobin[Binding]] | None = None
         self.exclusive: RoundRobin[Binding] | None = None  # the exclusive ones of its consumers
         self.groups: Groups | None = None  # once there was a message of a group
         self.lane_takers: dict[Lane, RoundRobin[Binding]] | None = (
@@ -148,6 +151,7 @@ class SharedQueue(QueueState):
             self.candidates.add(binding)
         elif len(self.bindings) > 1:
             self.candidates = RoundRobin(self.bindings).lasting(self.bindings.turn)
+        self._sort_in(binding)
         for takers in self._lists_with(binding):
             takers.add(binding)
         if self.is_shared and binding.consumer.selector is not None:
@@ -160,10 +164,43 @@ class SharedQueue(QueueState):
             self.exclusive.discard(binding)
         if self.candidates is not self.bindings:
             self.candidates.discard(binding)
+        if self._by_selector is not None:
+            same = self._by_selector[binding.consumer.selector]
+            same.discard(binding)
+            if not same:
+                del self._by_selector[binding.consumer.selector]
         for takers in self._lists_with(binding):
             takers.discard(binding)
         if self.is_shared and binding.consumer.selector is not None:
             self.backlog.discard(binding.consumer.selector)
+
+    def _sort_in(self, binding: Binding) -> None:
+        """Puts a consumer that has come beside those with its selector."""
+        selector = binding.consumer.selector
+        if self._by_selector is None:
+            if selector is None:
+                return
+            self._by_selector = {}
+            if len(self.bindings) > 1:  # nobody had a selector
+                self._by_selector[None] = RoundRobin(
+                    [other for other in self.bindings if other is not binding]
+                )
+        same = self._by_selector.get(selector)
+        if same is None:
+            same = self._by_selector[selector] = RoundRobin()
+        same.add(binding)
+
+    def _all_takers_of(self, lane: Lane) -> RoundRobin[Binding]:
+        """Whoever takes the lane's messages, without a look at who does not."""
+        by_selector, work = self._by_selector, self.engine.work
+        if by_selector is None or not self.is_shared or isinstance(lane, Binding):
+            work.spend(len(self.bindings) // 4)
+            return takers_of(lane, self.bindings, is_shared=self.is_shared)
+        found = list(by_selector.get(None, ()))
+        for selector in lane:
+            found += by_selector.get(selector, ())
+        work.spend(LOOK * len(lane) + len(found) // 4)
+        return RoundRobin(sorted(found, key=RANK))
 
     def _lists_with(self, binding: Binding) -> list[RoundRobin[Binding]]:
         """Chooses the lists in `lane_takers` that a consumer belongs to."""
@@ -197,9 +234,7 @@ class SharedQueue(QueueState):
             if len(self.lane_takers) >= LANES:
                 forget_missing(self.bindings, self.candidates)
                 self.lane_takers = {}
-            found = takers_of(lane, self.bindings, is_shared=self.is_shared).lasting()
-            self.lane_takers[lane] = found
-            self.engine.work.spend(len(self.bindings) // 4)
+            found = self.lane_takers[lane] = self._all_takers_of(lane).lasting()
         return found
 
     def go_on_later(self) -> None:
