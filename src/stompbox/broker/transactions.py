@@ -19,7 +19,7 @@ from stompbox.broker.addresses import lifetimes, limits, retained
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
 from stompbox.broker.addresses.makers import Maker, Wanted, require_all, require_sends
-from stompbox.broker.addresses.redelivery import Outcome, Refusal, giving_back
+from stompbox.broker.addresses.redelivery import Outcome, Refusal, giving_back, is_much
 from stompbox.broker.addresses.routing import ALL, asking_ahead, asks_of_bodies, at_once, in_parts, portion_of
 from stompbox.broker.addresses.unitofwork import UnitOfWork
 from stompbox.broker.kinds import Kind
@@ -213,6 +213,7 @@ def is_long(transaction: Transaction) -> bool:
         len(transaction.sends) > STEP
         or len(transaction.answered) > STEP
         or any(len(sent) > STEP for _, sent in transaction.answered)
+        or any(is_much(sent, refusal.outcome) for _, sent, refusal in transaction.refused)
         or any(asks_of_bodies(address) for address, _ in transaction.sends)
         or sum([len(run) / portion_of(run.shape) for _, run in transaction.sends]) > 1
     )

@@ -341,6 +341,33 @@ def test_a_reader_of_the_log_makes_no_dead_letters() -> None:
 # Where dead letters go
 
 
+@pytest.mark.parametrize("outcome", [Outcome.REJECTED, Outcome.FAILED])
+def test_long_runs_die_in_portions_and_in_order(outcome: Outcome) -> None:
+    """What is done for each message is so for a portion of them in one step, however many a segment has."""
+    world, consumer = consuming(AddressSetting(match="q", max_delivery_attempts=1))
+    count = 3 * redelivery.PIECE + 10
+    for first in (0, count):
+        world.send("q", *[b"%d" % number for number in range(first, first + count)])
+    consumer.outbox.clear()
+    before, most = 0, 0
+    for _ in world.engine.refusing(consumer, consumer.take_all(), Refusal(outcome)):
+        dead = world.engine.counters["dead"]
+        before, most = dead, max(most, dead - before)
+    assert 0 < most <= redelivery.PIECE
+    assert [got.body for got in world.waiting_in("DLQ")] == [b"%d" % number for number in range(2 * count)]
+    assert world.engine.counters["dead"] == 2 * count
+
+
+def test_long_runs_that_fail_stay_whole() -> None:
+    """Nothing is done for each of their messages: they come back as they were."""
+    world, consumer = consuming()
+    world.send("q", *[b"x"] * (3 * redelivery.PIECE))
+    consumer.outbox.clear()
+    world.queue("q").pause()
+    world.engine.refuse(consumer, consumer.take_all())
+    assert len(world.queue("q").backlog.segments()) == 1
+
+
 def test_dead_letters_go_to_the_queue_DLQ_when_nothing_else_is_said() -> None:
     world, consumer = consuming(AddressSetting(match="q", max_delivery_attempts=1))
     world.send("q", b"a")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from stompbox.broker.addresses.redelivery import PIECE
 from stompbox.broker.transactions import PART
 from stompbox.server.frames import transactions
 from tests.server.turning import LOOKS, PADDING, World, loaded
@@ -42,6 +43,34 @@ def test_a_cumulative_answer_for_very_many_is_given_in_portions(command: str) ->
     assert holder.confirmed() == ["done"]
     if command == "ACK":
         assert world.broker.engine.counters["acknowledged"] == MANY_SENT
+
+
+@pytest.mark.parametrize("transaction", [{}, {"transaction": "t"}])
+def test_dead_letters_of_few_long_runs_are_made_in_portions(transaction: dict[str, str]) -> None:
+    """One NACK refuses few runs, with very many messages."""
+    world = World()
+    sender, holder = world.client(), world.client()
+    holder.say(
+        ("SUBSCRIBE", {"id": "1", "destination": "/queue/q", "ack": "client", "consumer-window-size": "-1"})
+    )
+    for _ in range(4):
+        sender.say(*[("SEND", {"destination": "/queue/q"})] * 1500)
+        world.until_idle()
+    world.turn(20)
+    consumer, counters = holder.connection.consumers["1"], world.broker.engine.counters
+    assert consumer.messages_out == 6000
+    assert len(consumer.ledger) < 50
+    last = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"][-1]
+    nack = {"message-id": last, "subscription": "1", "requeue": "false", **transaction}
+    if transaction:
+        holder.say(("BEGIN", transaction), ("NACK", nack), ("COMMIT", {**transaction, "receipt": "done"}))
+    else:
+        holder.say(("NACK", {**nack, "receipt": "done"}))
+    assert counters["dead"] <= (LOOKS + 1) * PIECE
+    assert max(work_of(world, lambda: counters["dead"])) <= (LOOKS + 1) * PIECE
+    world.turn(20)
+    assert holder.confirmed() == ["done"]
+    assert counters["dead"] == 6000
 
 
 @pytest.mark.parametrize("mode", ["client", "client-individual"])

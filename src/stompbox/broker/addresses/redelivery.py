@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     from stompbox.config.settings import AddressSettings
 
 PAUSE: Final = 1000  # ms
-STEP: Final = 100  # segments that come back in one step: less than a millisecond
+STEP: Final = 100  # segments that come back in one step: less than a millisecond,
+PIECE: Final = 500  # and messages, where something is done for each of them
 
 
 class Outcome(Enum):
@@ -105,7 +106,7 @@ def giving_back(
 ) -> Iterator[None]:
     """What one subscription had and did not acknowledge, in steps; what was handed out after `written` never left. Dispatch follows
     when all are back. `delay`: ms that a NACK wants them to wait, instead of what the settings say."""
-    if len(sent) <= STEP:
+    if not is_much(sent, outcome):
         queues: Iterable[QueueState] = _give_back(
             engine, sent, outcome, written, _oldest(sent, outcome), delay=delay
         )
@@ -122,7 +123,7 @@ def giving_back(
     queues = [queue for queue in found if queue.id in engine.queues]
     dispatch.withhold(engine, queues)
     oldest = _oldest(eldest, outcome)
-    for part in _parts(sent):
+    for part in _pieces(sent, outcome):
         _give_back(engine, part, outcome, written, oldest, delay=delay)
         yield
     dispatch.release(engine, queues)
@@ -135,6 +136,42 @@ def giving_back(
 def _parts(sent: Sequence[Sent]) -> Iterator[Sequence[Sent]]:
     for at in range(0, len(sent), STEP):
         yield sent[at : at + STEP]
+
+
+def is_much(sent: Sequence[Sent], outcome: Outcome) -> bool:
+    """Whether it is more than one step to give so much back."""
+    return len(sent) > STEP or sum([_each(one, outcome) for one in sent]) > PIECE
+
+
+def _each(one: Sent, outcome: Outcome) -> int:
+    """For how many messages of a segment something is done for each: they become dead letters, or wait, each for itself."""
+    binding, segment = one
+    if outcome is Outcome.FAILED:
+        settings = binding.queue.settings
+        is_last = 0 <= settings.max_delivery_attempts <= segment.failures + 1
+        return len(segment) if is_last or settings.redelivery_collision_avoidance_factor else 0
+    return len(segment) if outcome is Outcome.REJECTED else 0
+
+
+def _pieces(sent: Sequence[Sent], outcome: Outcome) -> Iterator[list[Sent]]:
+    """What is given back in a step each. A segment is as long as its sender made it: it is cut where something is done for each
+    message."""
+    part: list[Sent] = []
+    left = PIECE
+    for one in sent:
+        binding, segment = one
+        while (each := _each(one, outcome)) > left:
+            if left:
+                part.append((binding, segment.cut(segment.first + left)))
+            yield part
+            part, left = [], PIECE
+        left -= each
+        part.append(one)
+        if len(part) == STEP:
+            yield part
+            part, left = [], PIECE
+    if part:
+        yield part
 
 
 def _oldest(sent: Sequence[Sent], outcome: Outcome) -> Segment | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stompbox.broker import transactions
-from stompbox.broker.addresses.redelivery import FAILED, STEP, Outcome, Refusal
+from stompbox.broker.addresses.redelivery import FAILED, STEP, Outcome, Refusal, is_much
 from stompbox.broker.queues.consumer import AckMode, Consumer, Sent, taken_off
 from stompbox.broker.transactions import PART, Transaction
 from stompbox.errors import IllegalFrame
@@ -204,7 +204,7 @@ def _answer_for(
         connection.answer(frame, waits=False)
         return None
     steps = _settling(connection, frame, consumer, sent, refusal)
-    if len(sent) > STEP:
+    if len(sent) > STEP or (refusal is not None and is_much(sent, refusal.outcome)):
         return steps
     for _ in steps:
         pass
