@@ -23,7 +23,7 @@ import threading
 import time
 from asyncio import events
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from selectors import DefaultSelector, SelectorKey
 from types import FrameType, ModuleType
@@ -180,18 +180,24 @@ class Looking(DefaultSelector):
         return found
 
 
+def at_first_freeze(do: Callable[[], None]) -> None:
+    """The last thing that a start does (server/run.py). Later ones are of a broker that runs (server/generations.py)."""
+    freeze = gc.freeze
+
+    def first() -> None:
+        gc.freeze = freeze
+        freeze()
+        do()
+
+    gc.freeze = first
+
+
 def main() -> None:
     path = Path(sys.argv.pop(1))
     steps = Steps()
     Looking.steps = steps
-    run, freeze = events.Handle._run, gc.freeze
-
-    def ready() -> None:
-        """The last thing that a start does (server/run.py)."""
-        freeze()
-        steps.is_ready()
-
-    gc.freeze = ready
+    run = events.Handle._run
+    at_first_freeze(steps.is_ready)
     handles: Any = events.Handle
     handles._run = lambda handle: steps.step(run, handle)
 
