@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 
 from bench.attacks.attacker import (
     MEGABYTE,
@@ -163,4 +164,22 @@ def churn(port: int) -> list[socket.socket]:
         links = [connected(port) for _ in range(5000)]
         for link in links:
             link.close()
+    return []
+
+
+@attack("10,000 subscriptions that are made and dropped, and made again seconds later, for 30 s")
+def made_and_dropped(port: int) -> list[socket.socket]:
+    """What they leave is given back as often as that."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        links = [connected(port) for _ in range(10)]
+        for link in links:
+            selected = [
+                subscribe(n, f"/topic/dropped.{n}", headers=f"selector:a = {n}\n") for n in range(1000)
+            ]
+            pour(link, [b"".join(selected)])
+            settle(link)
+        for link in links:
+            link.close()
+        time.sleep(3)
     return []

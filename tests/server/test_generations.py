@@ -11,7 +11,7 @@ from weakref import ref
 import pytest
 
 from stompbox.server import generations
-from stompbox.server.generations import EVERY, FEW, MANY, OFTEN, OLD, Collector, YoungGeneration
+from stompbox.server.generations import EVERY, FEW, MANY, OFTEN, Collector, YoungGeneration
 from tests.server.turning import World
 
 
@@ -88,7 +88,7 @@ def test_a_broker_looks_while_it_has_something_to_do(collected: list[int]) -> No
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     """From now on, and where it finds that very much is alive."""
-    monkeypatch.setattr(generations, "ALIVE", -(1 << 40))
+    monkeypatch.setattr(generations, "SHORT", -(1 << 40))
     thresholds = gc.get_threshold()
     found = Collector()
     found.begin()
@@ -107,12 +107,12 @@ def test_what_is_old_is_put_aside_before_it_is_much(collector: Collector) -> Non
         young.look(2 * turn * EVERY)
         most = max(most, len(gc.get_objects(2)))
     assert collector.has_put_aside
-    assert most <= OLD + (OFTEN + 1) * 2 * MANY
+    assert most <= (OFTEN + 1) * 2 * MANY
     assert gc.get_freeze_count() - frozen > 170 * MANY
 
 
 def test_little_is_not_put_aside(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generations, "ALIVE", 1 << 40)
+    monkeypatch.setattr(generations, "SHORT", 1 << 40)
     young = YoungGeneration()
     kept: list[list[list[int]]] = []
     for turn in range(1, 50):
@@ -144,6 +144,53 @@ def test_circles_of_what_was_put_aside_are_found_when_all_is_collected(collector
     assert circle() is None
     assert not collector.has_put_aside
     assert frozen - gc.get_freeze_count() > 30 * MANY
+
+
+def test_what_is_old_is_not_counted_to_be_put_aside(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To ask for the list of it takes as long as what is to be spared."""
+    asked: list[int] = []
+    count = generations._count
+    monkeypatch.setattr(
+        generations, "_count", lambda generation: asked.append(generation) or count(generation)
+    )
+    young = YoungGeneration()
+    kept: list[list[list[int]]] = []
+    for turn in range(1, 100):
+        kept.append([[number] for number in range(MANY)])
+        young.look(2 * turn * EVERY)
+    assert collector.has_put_aside and set(asked) == {0}
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_what_python_keeps_for_itself_goes_by_a_collection_of_few_objects(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, *, is_short: bool
+) -> None:
+    """Only one of the oldest generation lets it go; of much that is old it looks at nothing."""
+    monkeypatch.setattr(generations, "SHORT", 1 << 40 if is_short else -(1 << 40))
+    kept = [[number] for number in range(50 * MANY)]
+    gc.collect(1)
+    found: list[int] = []
+
+    def note(phase: str, told: dict[str, int]) -> None:
+        if phase == "start" and told["generation"] == 2:
+            found.append(len(gc.get_objects()))
+
+    gc.callbacks.append(note)
+    collector.collect()
+    gc.callbacks.remove(note)
+    (looked_at,) = found
+    assert looked_at > len(kept) if is_short else looked_at < FEW
+    assert collector.has_put_aside != is_short
+
+
+def test_circles_that_were_found_are_counted(collector: Collector) -> None:
+    for _ in range(100):
+        Node()
+    gc.freeze()
+    assert collector.collect_all() >= 100
+    assert collector.collect_all() < 100
 
 
 def test_a_collector_that_has_ended_does_nothing(collector: Collector) -> None:

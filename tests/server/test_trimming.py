@@ -167,7 +167,8 @@ def old_circle() -> ReferenceType[Node]:
 def test_python_gives_back_what_it_keeps_where_few_objects_are_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_short: bool
 ) -> None:
-    monkeypatch.setattr(generations, "ALIVE", 1 << 40 if is_short else -(1 << 40))
+    """Where many are, what has become old is not looked at for that."""
+    monkeypatch.setattr(generations, "SHORT", 1 << 40 if is_short else -(1 << 40))
 
     async def story(house: House) -> None:
         process = Process()
@@ -210,6 +211,7 @@ def test_a_whole_collection_of_much_comes_where_what_nothing_explains_stays(
 ) -> None:
     """It takes long then, but without it circles of what is gone would stay for ever."""
     monkeypatch.setattr(generations, "ALIVE", -(1 << 40))
+    monkeypatch.setattr(generations, "SHORT", -(1 << 40))
     monkeypatch.setattr(trimming, "NEXT_LOOK", 0.0)
 
     async def story(house: House) -> None:
@@ -266,6 +268,87 @@ def test_what_was_put_aside_is_looked_through_once_few_objects_are_alive(
         await house.until(lambda: circle() is None, "and again")
         assert process.trims == []
         giving_back.stop()
+
+    play(configured(tmp_path), story)
+
+
+async def spoken(house: House, process: Process, times: int) -> None:
+    """As `looked`, while somebody speaks all the time."""
+    until = process.looks + times
+
+    def is_done() -> bool:
+        house.broker.turns.serve()
+        return process.looks >= until
+
+    await house.until(is_done, "it was looked at")
+
+
+@pytest.mark.usefixtures("put_aside")
+def test_nothing_that_was_put_aside_is_looked_through_while_somebody_speaks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who speaks would feel it, however few objects are alive."""
+    monkeypatch.setattr(generations, "ALIVE", 1 << 40)
+
+    async def story(house: House) -> None:
+        process, collector = Process(), Collector()
+        collector.has_put_aside = True
+        giving_back = Trimming(OfBroker(house.broker), collector, process.resident, process.trim)
+        circle = old_circle()
+        gc.freeze()
+        await spoken(house, process, 30)
+        assert circle() is not None and collector.has_put_aside
+        await house.until(lambda: circle() is None, "nobody speaks any more")
+        giving_back.stop()
+
+    play(configured(tmp_path), story)
+
+
+@pytest.mark.usefixtures("put_aside")
+@pytest.mark.parametrize("is_worth", [True, False])
+def test_while_somebody_speaks_a_collection_that_was_not_worth_while_comes_half_as_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_worth: bool
+) -> None:
+    monkeypatch.setattr(generations, "ALIVE", -(1 << 40))
+    monkeypatch.setattr(generations, "SHORT", -(1 << 40))
+    monkeypatch.setattr(trimming, "WORTH", 0 if is_worth else 1 << 40)
+
+    async def story(house: House) -> None:
+        process, clock = Process(), Clock(house.broker.loop, monkeypatch)
+        giving_back = Trimming(OfBroker(house.broker), Collector(), process.resident, process.trim)
+        process.size = IDLE + 2 * MUCH
+        circle = old_circle()
+        await spoken(house, process, 20)
+        assert circle() is not None
+        clock.passed += LONG
+        await spoken(house, process, 20)
+        assert circle() is None, "nothing explains what is there"
+        process.size = IDLE
+        await spoken(house, process, 20)
+        process.size, circle = IDLE + 2 * MUCH, old_circle()
+        await spoken(house, process, 20)
+        clock.passed += 1.5 * LONG
+        await spoken(house, process, 20)
+        assert (circle() is None) == is_worth
+        clock.passed += LONG
+        await spoken(house, process, 20)
+        assert circle() is None
+        giving_back.stop()
+
+    play(configured(tmp_path), story)
+
+
+def test_something_has_happened_where_a_client_has_spoken(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        guest, whose = await house.client(), OfBroker(house.broker)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        before = whose.happened
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert whose.happened == before
+        guest.say("SEND\ndestination:/queue/a\n\n\0")
+        await house.until(lambda: whose.happened > before, "it has happened")
 
     play(configured(tmp_path), story)
 

@@ -143,6 +143,10 @@ class OfBroker:
         counted = sum(self._broker.ledger.by_kind.values())
         return counted + CONNECTION * len(self._broker.sockets) + TLS * descriptors.with_tls()
 
+    @property
+    def happened(self) -> int:
+        return self._broker.turns.served
+
     async def let_go(self) -> bool:
         selectors, verdicts = self._broker.selectors, self._broker.engine.verdicts
         if not (len(selectors) or len(verdicts)):

@@ -202,6 +202,7 @@ class Turns(OfLoop):
         self._latest = FOREVER  # when those of this turn have had it for long enough
         self._until = 0.0  # when the turn is over
         self._lent = 0.0  # of it, to coroutines that go on behind it
+        self.served = 0  # turns in which there was something to do
 
     def obey(self, configuration: Configuration) -> None:
         """`max-turn-time` and `max-turn-frames` are these from now on."""
@@ -330,6 +331,7 @@ class Turns(OfLoop):
     def serve(self) -> None:
         """The sockets were read: what came of it goes out, what waits goes on, and the turn ends."""
         self._is_ending = True
+        self.served += 1
         if any(self._queues) or self.broker.engine.later.waiting:
             self.broker.flush()
             self._serve()

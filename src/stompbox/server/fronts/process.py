@@ -80,6 +80,10 @@ class OfFront:
     def kept(self) -> int:
         return CONNECTION * len(self._front.sockets) + TLS * descriptors.with_tls()
 
+    @property
+    def happened(self) -> int:
+        return self._front.happened
+
     async def let_go(self) -> bool:
         return False
 

@@ -64,6 +64,7 @@ class Front:
         self.watched: dict[Relay, None] = {}  # who do not read, or are asked for signs of life
         self.choked: dict[Relay, None] = {}  # who are not read because the link has too much to carry
         self.ended: asyncio.Future[None] = loop.create_future()
+        self.happened = 0  # what was passed on, in either direction, up to a turn of the loop at once
         self._last = 0
         self._out: list[bytes] = []
         self._is_planned = self._is_clogged = False
@@ -89,6 +90,7 @@ class Front:
 
     def flush(self) -> None:
         self._is_planned = False
+        self.happened += 1
         if self._out and self._transport is not None:
             out, self._out = self._out, []
             self._transport.write(b"".join(out))
@@ -113,6 +115,7 @@ class Front:
 
     def heard(self, data: bytes) -> None:
         """Octets of the broker."""
+        self.happened += 1
         relays = self.relays
         for kind, number, payload in self._records.read(data):
             if kind == _DATA:
