@@ -185,6 +185,13 @@ def test_what_python_keeps_for_itself_goes_by_a_collection_of_few_objects(
     assert collector.has_put_aside != is_short
 
 
+def test_what_is_loaded_after_the_start_is_not_looked_at_again(collector: Collector) -> None:
+    kept: list[list[int]] = []
+    collector.load(lambda: kept.extend([[number] for number in range(MANY)]))
+    assert len(gc.get_objects()) < len(kept)
+    assert not collector.has_put_aside
+
+
 def test_circles_that_were_found_are_counted(collector: Collector) -> None:
     for _ in range(100):
         Node()

@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
@@ -60,7 +61,7 @@ async def serve(
     process.collector.begin()
     sys.setswitchinterval(SWITCH_INTERVAL)
     watchdog = systemd.Watchdog(loop)
-    Thread(target=selectors.load, name="selectors").start()
+    Thread(target=partial(process.collector.load, selectors.load), name="selectors").start()
     try:
         await process.run(on_ready)
     finally:

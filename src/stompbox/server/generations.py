@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 # So many objects made, so many collections of the youngest, of the next: the first two generations are small, 6,000 objects together.
@@ -27,8 +28,8 @@ EVERY: Final = 0.005  # seconds between two looks, while there is something to d
 FEW: Final = 300  # objects: a look of 30 us
 MANY: Final = 2_500  # objects: half a millisecond, a good one on a slow machine
 OFTEN: Final = 10  # collections of the second generation between two looks at the oldest
-# blocks of Python's allocator, made since the start: up to so many a collection of what is not put aside takes 5 ms (12,000 of them are the
-# selectors, which are loaded after it), and up to so many one of all that there is a twentieth of a second
+# blocks of Python's allocator, made since the start, 12,000 of them for selectors: up to so many a collection of what is not put aside
+# takes 5 ms, and up to so many one of all that there is a twentieth of a second
 SHORT: Final = 20_000
 ALIVE: Final = 100_000
 
@@ -74,6 +75,11 @@ class Collector:
         gc.set_threshold(*THRESHOLDS)
         gc.callbacks.append(self._collected)
         gc.enable()
+
+    def load(self, load: Callable[[], None]) -> None:
+        """Loads, in a thread, what else the process needs: that is not looked at again, either."""
+        load()
+        gc.freeze()
 
     def end(self) -> None:
         gc.callbacks.remove(self._collected)

@@ -112,7 +112,7 @@ async def serve(
         on_ready(broker, urls)
         systemd.ready(f"listening on {' '.join(urls)}")
     # in slices, so that the first SUBSCRIBE with one does not hold up the loop
-    Thread(target=selectors.load, name="selectors").start()
+    Thread(target=partial(collector.load, selectors.load), name="selectors").start()
     try:
         if not broker.has_failed:
             await stopped.wait()
