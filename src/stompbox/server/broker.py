@@ -551,6 +551,7 @@ class Broker(Clients):
     async def _end(self) -> None:
         if self._tick_timer is not None:  # what comes again and again would be stored without an end
             self._tick_timer.cancel()
+        self.releases.say_all()
         for connection in list(self.connections):
             connection.shut()
         self.turns.finish()

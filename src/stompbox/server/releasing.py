@@ -1,6 +1,7 @@
 """What a commit lets out: RECEIPTs of the connections that have waited for it, and requests that wait for the disk.
 
-Of five thousand connections each is told in its turn (turns.py); on one connection everything is said in order.
+Of five thousand connections each is told in its turn (turns.py), and one that waits for much is told a portion of it; on one connection
+everything is said in order.
 """
 
 from __future__ import annotations
@@ -34,11 +35,8 @@ class Releases:
         """Says what waited for the commit of this sequence, which is stored, or refused with this error."""
         self.sequence = sequence
         waiting = self.broker.waiting
-        if self.due or len(waiting) > 1:
+        if self.due or len(waiting) > 1 or (waiting and next(iter(waiting)).release(sequence)):
             self._say_in_turns()
-        else:
-            for connection in list(waiting):
-                connection.release(sequence)
         if self._on_durable:
             self._resolve(error)
 
@@ -56,7 +54,9 @@ class Releases:
     def _say(self, until: float) -> bool:
         """True when there was no time for all of them."""
         while self.due:
-            self.due.popleft().release(self.sequence)
+            connection = self.due.popleft()
+            if connection.release(self.sequence):
+                self.due.append(connection)
             if self.due and self.broker.turns.clock() > until:
                 return True
         self._is_planned = False

@@ -18,7 +18,7 @@
 | a connection that ends (connection.py)                        | some of what it had         | the rest of it               |
 | messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
 | a commit with news of very many addresses, before and after it | some of them               | the rest of it               |
-| RECEIPTs that a commit has let out (releasing.py)             | a connection                | the others                   |
+| RECEIPTs that a commit has let out (releasing.py)             | a portion of a connection's | the others                   |
 | requests, lists and metrics, which are coroutines (in_turns)  | an item                     | `give_way`                   |
 
 A turn is what the loop does from one look at the sockets to the next, and there is one budget for all of it, whoever's it is:

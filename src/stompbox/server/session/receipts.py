@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.consumer import Consumer
 
 ITEM: Final = 256  # octets of memory that something to say takes beside its own, at a guess
+PORTION: Final = 256 << 10  # octets of memory of what is said in one step: half a millisecond
 
 
 class Pending:
@@ -41,6 +42,23 @@ class Pending:
         self.consumer = consumer
         self.size = ITEM + len(data) + _size(self.receipts)
 
+    def beginning(self, octets: int) -> Pending | None:
+        """As many of its receipts as count so much, which are no longer its own; None: there are no more."""
+        at = size = 0
+        for receipt in self.receipts:
+            if size >= octets:
+                break
+            at += 1
+            size += VALUE + len(receipt)
+        if at == len(self.receipts):
+            return None
+        begun = Pending(
+            self.sequence, receipts=self.receipts[:at], unit=self.unit, is_refusable=self.is_refusable
+        )
+        del self.receipts[:at]
+        self.size -= size
+        return begun
+
     @property
     def is_refused(self) -> bool:
         """Whether its receipts become ERRORs; asked when the disk has refused the commit."""
@@ -50,11 +68,12 @@ class Pending:
 class Receipts:
     """What one connection is told when the disk has it. `size`: octets of memory, about; 0: it waits for nothing."""
 
-    __slots__ = ("_items", "size")
+    __slots__ = ("_items", "size", "started")
 
     def __init__(self) -> None:
         self._items: deque[Pending] | None = None  # most connections wait for nothing
         self.size = 0
+        self.started: list[Consumer] | None = None  # they start when all that is due is said
 
     def append(self, item: Pending) -> None:
         if self._items is None:
@@ -89,15 +108,24 @@ class Receipts:
             )
 
     def take(self, sequence: int) -> list[Pending]:
-        """What waited for commits up to this one."""
-        items, taken = self._items, []
-        while items and items[0].sequence <= sequence:
-            item = items.popleft()
-            self.size -= item.size
+        """What waited for commits up to this one, a PORTION of it at a time."""
+        items, taken, left = self._items, [], PORTION
+        while items and items[0].sequence <= sequence and left > 0:
+            item = items[0].beginning(left) if items[0].size > left else None
+            if item is None:
+                item = items.popleft()
+                self.size -= item.size
+            else:
+                self.size -= item.size - ITEM
+            left -= item.size
             taken.append(item)
         if not items:
             self._items = None
         return taken
+
+    def is_due(self, sequence: int) -> bool:
+        """Whether something has waited for commits up to this one, and is not taken yet."""
+        return self._items is not None and self._items[0].sequence <= sequence
 
     def take_refused(self, sequence: int) -> list[Pending]:
         """What the refused commit of this sequence would have confirmed, and may be refused; the rest stays."""

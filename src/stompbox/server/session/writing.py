@@ -220,10 +220,10 @@ class Writing(metaclass=ABCMeta):
                 self.end(is_failure=False, why=(error.code, "not stored"))
                 break
 
-    def release(self, sequence: int) -> None:
-        """Commits up to `sequence` are durable: says what waited for them."""
+    def release(self, sequence: int) -> bool:
+        """Commits up to `sequence` are durable: says what waited for them, a portion of it. True when there is more."""
         pending = self.pending
-        started = []
+        started = pending.started or []
         for item in pending.take(sequence):
             if item.receipts:
                 self.out.append(encode.receipts(item.receipts))
@@ -236,9 +236,14 @@ class Writing(metaclass=ABCMeta):
         self.write_out()
         if self.account.passing:
             self.account.look(self._connection)
+        if pending.is_due(sequence):
+            pending.started = started or None
+            return True
+        pending.started = None
         for consumer in started:
             if not (consumer.is_closed or self.is_ended):
                 start(consumer)
+        return False
 
     def extra_headers(self, output: Output) -> bytes:
         """What the broker adds to messages that were delivered before."""
