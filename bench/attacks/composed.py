@@ -139,6 +139,59 @@ def requests(port: int) -> list[socket.socket]:
     return [link]
 
 
+def _request(name: str, wish: object, headers: str = "") -> bytes:
+    head = f"request:{name}\nrequest-id:1\n{headers}"
+    return send("stompbox.requests", json.dumps(wish).encode(), headers=head)
+
+
+@attack("describe with 5,000 wildcards over 300 addresses", is_ours=True)
+def described_by_wildcards(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send(f"/topic/d.{n}", b"x") for n in range(300)])])
+    pour(link, [_request("describe", {"destinations": ",".join([f"*.q{n}" for n in range(5000)])})])
+    settle(link)
+    return [link]
+
+
+@attack("14 connections that each name 150,000 addresses in one describe", is_ours=True)
+def described_by_name(port: int) -> list[socket.socket]:
+    links = [connected(port) for _ in range(14)]
+    for link in links:
+        pour(link, [_request("describe", {"destinations": ",".join([f"{n:x}" for n in range(150_000)])})])
+    for link in links:
+        settle(link)
+    return links
+
+
+@attack("group-commit of 75,000 addresses, and publish of 90,000 attempts", is_ours=True)
+def committed_by_name(port: int) -> list[socket.socket]:
+    link = connected(port)
+    opening = _request("group-open", {"destinations": "/topic/one"}, "group:g\nstarting:latest\n")
+    offsets = _request("group-commit", {f"a{n:x}": 1 for n in range(75_000)}, "group:g\n")
+    attempts = _request("publish", {"attempts": [[n, 1] for n in range(90_000)]}, "sink:s\nbatch:1\n")
+    pour(link, [opening, offsets, attempts])
+    settle(link)
+    return [link]
+
+
+@attack(
+    "12 connections that each fetch 5,000 messages with an XPATH four times",
+    is_ours=True,
+    limits=CLIENTS + MESSAGES,
+    stays=MESSAGES,
+)
+def fetched_by_xpath(port: int) -> list[socket.socket]:
+    link = connected(port)
+    pour(link, [b"".join([send("/queue/deep", b"<a>" * 60 + b"</a>" * 60) for _ in range(5000)])])
+    settle(link)
+    links = [connected(port) for _ in range(12)]
+    selector = "address:deep\nstart:0\nstop:5000\nselector:XPATH 'count(//a[.//a]) > 100'\n"
+    for one in links:
+        pour(one, [_request("fetch", {}, selector) * 4])
+    drain(link)
+    return [link, *links]
+
+
 @attack("40 connections with 1,000 temporary queues each, that go at once")
 def temporaries(port: int) -> list[socket.socket]:
     links = [connected(port) for _ in range(40)]

@@ -9,6 +9,7 @@ import pytest
 from stompbox.broker.subscriptions.staging import (
     LEAST,
     MOST_NAMED,
+    STEP,
     Attempt,
     PartitionAttempt,
     Prefixes,
@@ -18,6 +19,7 @@ from stompbox.broker.subscriptions.staging import (
     digest_of,
 )
 from stompbox.errors import Refused
+from stompbox.selectors.steps import result
 from tests.broker.world import NOW, World, run_of
 
 READING = Prefixes(["/queue/"], ["/topic/"], [], "")
@@ -121,6 +123,36 @@ def test_what_is_not_there_is_named() -> None:
     ) as caught:
         sinks.chosen("lake", 0, [(0, 1), (1, 5)])
     assert caught.value.code == "not-staged"
+
+
+def test_many_attempts_are_looked_for_in_steps_and_what_is_not_there_is_named_alike() -> None:
+    world = World()
+    sinks = made(world)
+    parts = [(number, 1) for number in range(10 * STEP)]
+    for part in parts[: 2 * STEP]:
+        stage(world, sinks, 0, part)
+    steps = sinks.choosing("lake", 0, parts[: 2 * STEP])
+    assert sum(1 for _ in steps) >= 2
+    assert result(sinks.choosing("lake", 0, parts[:7])) == sinks.chosen("lake", 0, parts[:7])
+    said = []
+    for ask in (sinks.chosen, lambda *asked: result(sinks.choosing(*asked))):
+        with pytest.raises(Refused, match=f"for {8 * STEP} of {10 * STEP} attempts") as caught:
+            ask("lake", 0, parts)
+        said.append((caught.value.code, caught.value.message))
+    assert said[0] == said[1]
+
+
+def test_what_goes_while_attempts_are_looked_for_is_not_chosen() -> None:
+    world = World()
+    sinks = made(world)
+    parts = [(number, 1) for number in range(2 * STEP)]
+    for part in parts:
+        stage(world, sinks, 0, part)
+    steps = sinks.choosing("lake", 0, parts)
+    next(steps)
+    sinks.discard("lake", 0)
+    with pytest.raises(Refused, match="nothing is staged for"):
+        result(steps)
 
 
 def test_the_limits() -> None:

@@ -100,7 +100,7 @@ def asking(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[list[str], list[
         connection.requests.count(1000)
         came.append("begun")
         async for _ in replies.each(connection, range(3)):
-            await asyncio.sleep(0)
+            pass
         came.append("read")
         await asyncio.sleep(0)
         came.append("done")
@@ -108,10 +108,14 @@ def asking(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[list[str], list[
 
     async def caught_up() -> None: ...
 
+    async def give_way() -> float:
+        await asyncio.sleep(0)
+        return 1.0
+
     async def play() -> None:
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[None]] = []
-        turns = SimpleNamespace(clock=lambda: 0.0, allowance=lambda: 1.0)
+        turns = SimpleNamespace(clock=lambda: 2.0, allowance=lambda: 1.0, give_way=give_way)
         broker: Any = SimpleNamespace(
             set_time=lambda: None, permissions="", errors=Counter[str](), flush=lambda: None, loop=loop, catch_up=caught_up,
             standing=dict[str, str], turns=turns, spawn=lambda work: tasks.append(loop.create_task(work)),

@@ -52,9 +52,13 @@ def _require_there(connection: Asker) -> None:
 
 async def each(connection: Asker, items: Iterable[T]) -> AsyncIterator[T]:
     """As `in_turns`, of what a client has said, before anything is done: that ends with the connection, which counts for it."""
-    async for item in in_turns(connection.broker.turns, items):
+    turns = connection.broker.turns
+    until = turns.allowance()
+    for item in items:
         yield item
-        _require_there(connection)
+        if turns.clock() > until:
+            until = await turns.give_way()
+            _require_there(connection)
 
 
 def _asked(connection: Asker, steps: Steps[T]) -> Steps[T]:
