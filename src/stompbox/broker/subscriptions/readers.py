@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from stompbox.broker.addresses import lifetimes
 from stompbox.broker.addresses.address import Address
@@ -27,6 +28,9 @@ from stompbox.broker.queues.queue import Queue
 from stompbox.config.spaces import joined, space_of
 from stompbox.errors import Refused
 from stompbox.incarnations import Position
+from stompbox.selectors.steps import Steps, result
+
+STEP: Final = 100  # names that are looked at in one step
 
 Starting = Callable[[Address], int]
 """The offset that is meant in the log of an address."""
@@ -54,6 +58,13 @@ def make_group(
     for pattern in patterns:
         if not engine.wildcards.is_wild(pattern):
             engine.address(pattern, maker=maker)  # what can be refused comes first
+    note_group(engine, name, patterns, owner=owner, maker=maker)
+
+
+def note_group(
+    engine: Engine, name: str, patterns: Sequence[str], *, owner: str = "", maker: Maker | None = None
+) -> None:
+    """As `make_group`, when the addresses that it names are there."""
     known = engine.group_patterns.get(name, [])
     merged = list(dict.fromkeys([*known, *patterns]))
     whose = engine.group_owners.get(name, "")
@@ -71,18 +82,37 @@ def require(
 ) -> None:
     """Raises Refused where destinations that the group is to name more, and its positions on them and on these, would be too many for the
     user who asks."""
-    known = engine.group_patterns.get(name, ())
-    names = {pattern for pattern in patterns if not engine.wildcards.is_wild(pattern)} | {
-        address.name for address in joining
-    }
-    new = [
-        known_name
-        for known_name in names
-        if (address := engine.addresses.get(known_name)) is None or name not in address.groups
-    ]
-    count = len(set(patterns).difference(known)) + len(new)
+    result(requiring(engine, name, patterns, maker, joining))
+
+
+def requiring(
+    engine: Engine, name: str, patterns: Collection[str], maker: Maker | None, joining: Iterable[Address] = ()
+) -> Steps[None]:
+    """The same in steps."""
+    known = set(engine.group_patterns.get(name, ()))
+    named: dict[
+        str, bool
+    ] = {}  # addresses, and whether the group is to have a position there that it has not
+    more: set[str] = set()
+    for at, pattern in enumerate(patterns, 1):
+        if pattern not in known:
+            more.add(pattern)
+        if not engine.wildcards.is_wild(pattern):
+            named[pattern] = _is_new(engine, name, pattern)
+        if at % STEP == 0:
+            yield
+    for at, address in enumerate(joining, 1):
+        named[address.name] = _is_new(engine, name, address.name)
+        if at % STEP == 0:
+            yield
+    count = len(more) + sum(named.values())
     if count:
         engine.makers.require(maker, queues=not known, positions=count)
+
+
+def _is_new(engine: Engine, name: str, address_name: str) -> bool:
+    address = engine.addresses.get(address_name)
+    return address is None or name not in address.groups
 
 
 def join(engine: Engine, name: str, address: Address, starting: Starting, maker: Maker | None = None) -> None:

@@ -60,7 +60,8 @@ async def group_open(connection: Asker, frame: Frame) -> Reply:
         if destination.address not in known:
             permissions.require(connection.user, Right.CREATE_DURABLE_QUEUE, destination.address)
     patterns, maker = [destination.address for destination in destinations], connection.allowance.maker
-    readers.require(engine, name, patterns, maker)
+    turns = connection.broker.turns
+    await turns.taken(readers.requiring(engine, name, patterns, maker))
     async for destination in in_turns(connection.broker.turns, destinations):
         if not destination.is_wild:
             await make(connection, destination)
@@ -70,9 +71,11 @@ async def group_open(connection: Asker, frame: Frame) -> Reply:
     if frame.headers.get("strict") == "true":
         async for address in in_turns(connection.broker.turns, joining):
             readers.require_within(name, address, starting(address))
+    await turns.taken(readers.requiring(engine, name, patterns, maker, joining))
+    async for pattern in in_turns(turns, asked.exact):
+        engine.address(pattern, maker=maker)  # one of them may have gone meanwhile
     _require_own(connection, name)  # somebody else may have made it meanwhile
-    readers.require(engine, name, patterns, maker, joining)
-    readers.make_group(engine, name, patterns, owner=owner_of(connection), maker=maker)
+    readers.note_group(engine, name, patterns, owner=owner_of(connection), maker=maker)
     async for address in in_turns(connection.broker.turns, joining):
         readers.require_group(engine, name)  # somebody may have deleted it meanwhile
         readers.join(engine, name, address, starting, maker and maker.counted)
