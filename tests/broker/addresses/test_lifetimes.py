@@ -14,9 +14,9 @@ import pytest
 
 from stompbox.broker.addresses import configuration, lifetimes
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.contracts import Watcher
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.lifetimes import AT_ONCE
+from stompbox.broker.addresses.watching import Watcher
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.queue import Queue

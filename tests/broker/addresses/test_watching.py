@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stompbox.broker.addresses import watching
-from stompbox.broker.addresses.contracts import Watcher
-from stompbox.broker.addresses.watching import Watchers
+from stompbox.broker.addresses.watching import Watcher, Watchers
 from stompbox.config.matching import DOTS, is_match
 from stompbox.config.spaces import space_of_host
 

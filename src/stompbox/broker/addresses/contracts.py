@@ -146,18 +146,6 @@ class Ended:
         return {"next": self.next, "incarnations": self.incarnations.wire()}
 
 
-@dataclass(slots=True, eq=False)
-class Watcher:
-    """A wildcard subscription, or a reader group, waits for addresses (topics) or anycast queues that match. `number`: the first comes
-    first; `is_waiting`: it has not gone meanwhile."""
-
-    pattern: str
-    on_address: Callable[[Address], None] | None = None
-    on_queue: Callable[[Queue], None] | None = None
-    number: int = 0
-    is_waiting: bool = True
-
-
 class Ids(Protocol):
     """What all addresses remember together to find duplicates."""
 

@@ -18,8 +18,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from stompbox.broker.addresses.contracts import Ended, Watcher, address_of
+from stompbox.broker.addresses.contracts import Ended, address_of
 from stompbox.broker.addresses.notifications import Event
+from stompbox.broker.addresses.watching import Watcher
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.log import Log
 from stompbox.broker.queues.depth import has_more

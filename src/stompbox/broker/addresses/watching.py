@@ -13,15 +13,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from stompbox.broker.addresses.contracts import Watcher
 from stompbox.broker.work import MESSAGE
 from stompbox.config.matching import Spots, Wild, Wildcards, Words, is_match, shortest
 from stompbox.config.spaces import MARK
 
 if TYPE_CHECKING:
-    from stompbox.broker.addresses.address import Address
     from stompbox.broker.work import Work
 
 VISITED: Final = 250  # nodes that a word is held against in one step, and patterns that are put into the tree
@@ -31,6 +29,33 @@ MOST_FRESH: Final = (
 )
 _ANY: Final = Wild.ANY_WORDS
 _ONE: Final = Wild.ONE_WORD
+
+
+class Watcher:
+    """A wildcard subscription, or a reader group, waits for addresses (topics) or anycast queues that match. `number`: the first comes
+    first; `is_waiting`: it has not gone meanwhile."""
+
+    __slots__ = ("is_waiting", "number", "on_address", "on_queue", "pattern")
+
+    def __init__(
+        self,
+        pattern: str,
+        on_address: Callable[[Any], None] | None = None,
+        on_queue: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.pattern = pattern
+        self.on_address = on_address
+        self.on_queue = on_queue
+        self.number = 0
+        self.is_waiting = True
+
+    def come(self, number: int) -> None:
+        """It waits from now on, behind all of smaller numbers."""
+        self.number = number
+
+    def end(self) -> None:
+        """It waits for nothing any more."""
+        self.is_waiting = False
 
 
 class _Branch:
@@ -43,6 +68,15 @@ class _Branch:
         self.words: dict[str, _Node] | None = None
         self.one: _Node | None = None
         self.any: _Node | None = None
+
+    def join(self, watcher: Watcher) -> None:
+        self.watchers = self.watchers or {}
+        self.watchers[watcher] = None
+
+    def leave(self, watcher: Watcher) -> None:
+        if self.watchers is not None:
+            self.watchers.pop(watcher, None)
+            self.watchers = self.watchers or None
 
     def next(self, word: str | Wild) -> _Node | None:
         if isinstance(word, str):
@@ -184,10 +218,10 @@ class Watchers:
 
     def remove(self, watcher: Watcher) -> None:
         del self._all[watcher]
-        watcher.is_waiting = False
+        watcher.end()
         self._take_out(watcher, watcher.pattern)
 
-    def add_group(self, name: str, patterns: Iterable[str], on_address: Callable[[Address], None]) -> None:
+    def add_group(self, name: str, patterns: Iterable[str], on_address: Callable[[Any], None]) -> None:
         """A reader group waits for addresses of these names, too, however many they are: they are put into the tree by `filing`."""
         watcher = self._groups.get(name)
         if watcher is None:
@@ -198,12 +232,12 @@ class Watchers:
     def remove_group(self, name: str, patterns: Iterable[str]) -> None:
         """The group waits for nothing any more; `patterns`: all that it was waiting for."""
         watcher = self._groups.pop(name)
-        watcher.is_waiting = False
+        watcher.end()
         self._file_later(watcher, patterns, is_there=False)
 
     def _number(self, watcher: Watcher) -> None:
         self._count += 1
-        watcher.number = self._count
+        watcher.come(self._count)
 
     def _file_later(self, watcher: Watcher, patterns: Iterable[str], *, is_there: bool) -> None:
         self._version += 1
@@ -248,9 +282,7 @@ class Watchers:
                 node.branch.put(middle)
                 found = middle
             node, at = found, at + same
-        branch = node.branch
-        branch.watchers = branch.watchers or {}
-        branch.watchers[watcher] = None
+        node.branch.join(watcher)
 
     def _take_out(self, watcher: Watcher, pattern: str) -> None:
         words, path, at = self._words(pattern), [self._root], 0
@@ -261,9 +293,7 @@ class Watchers:
             path.append(node)
             at += len(node.label)
         last = path.pop()
-        if last.branch.watchers is not None:
-            last.branch.watchers.pop(watcher, None)
-            last.branch.watchers = last.branch.watchers or None
+        last.branch.leave(watcher)
         if last.branch.is_empty and path:
             path[-1].branch.drop(last.label[0])
             last = path.pop()

@@ -15,9 +15,9 @@ from typing import Any, Final
 from stompbox.broker import transactions
 from stompbox.broker.addresses import retained
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.contracts import Watcher
 from stompbox.broker.addresses.lifetimes import making, matcher
 from stompbox.broker.addresses.makers import Maker, entry
+from stompbox.broker.addresses.watching import Watcher
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.consumer import Consumer, taken_off

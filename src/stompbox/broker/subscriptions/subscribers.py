@@ -12,10 +12,10 @@ from typing import Final
 
 from stompbox.broker.addresses import retained
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.contracts import Watcher
 from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.lifetimes import is_reached, joining, making
 from stompbox.broker.addresses.makers import require_all
+from stompbox.broker.addresses.watching import Watcher
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.browsing import browse
