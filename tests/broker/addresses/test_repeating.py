@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from stompbox.broker.addresses.repeating import IN_A_TURN, MOST_BYTES, after
+from stompbox.broker.sweeping import LEAST
 from stompbox.broker.work import TIME
 from stompbox.errors import Refused
 from stompbox.message import Shape, octets_of
@@ -246,3 +247,18 @@ def test_a_rare_day_is_found_at_once() -> None:
     leap_sunday = datetime(2032, 2, 29, 23, 59, tzinfo=UTC)
     now = datetime(2026, 1, 1, tzinfo=UTC)
     assert after("59 23 29 2 */7", int(now.timestamp() * 1000)) == int(leap_sunday.timestamp() * 1000)
+
+
+def test_of_schedules_that_were_ended_before_their_time_nothing_stays() -> None:
+    world = World()
+    schedules = world.engine.schedules
+    world.send("q", b"kept", headers={"AMQ_SCHEDULED_CRON": "0 0 1 1 *"})
+    (kept,) = schedules.known.values()
+    for _ in range(1000):
+        world.send("q", b"a", headers={"AMQ_SCHEDULED_CRON": "0 0 2 1 *"})
+        _, schedule = schedules.known.values()
+        schedules.end(schedule)
+    assert list(schedules.known.values()) == [kept]
+    assert len(schedules._heap) <= 2 * LEAST
+    world.tick(kept.next - NOW)
+    assert world.engine.counters["received"] == 1

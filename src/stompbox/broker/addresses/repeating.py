@@ -24,6 +24,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
+from stompbox.broker import sweeping
 from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.logs.segments import head_share
 from stompbox.broker.timers import Alarm
@@ -109,8 +110,10 @@ class Schedules:
         self.new_number: Callable[[], bytes] = lambda: b""
         self.may_send: Callable[[str, str], bool] = lambda _owner, _address: True
         self._alarm = Alarm(engine.timers, self._ring)
-        self._heap: list[tuple[int, int, Schedule]] = []
+        self._heap: list[tuple[int, int, str]] = []  # when, and whose turn it is then
         self._turn = 0
+        self._ended = 0  # of these: they send no more
+        self._swept = 0  # where they are swept next
 
     def limit(self, most: int) -> None:
         """Sets the most octets of schedules that are taken; what is there stays."""
@@ -186,13 +189,26 @@ class Schedules:
 
     def _wait(self, schedule: Schedule) -> None:
         self._turn += 1
-        heappush(self._heap, (schedule.next, self._turn, schedule))
+        heappush(self._heap, (schedule.next, self._turn, schedule.id))
         self._alarm.by(schedule.next)
 
     def end(self, schedule: Schedule) -> None:
-        """The schedule sends no more."""
-        if self.known.pop(schedule.id, None) is None:
+        """The schedule, which waits for its time, sends no more."""
+        if schedule.id not in self.known:
             return
+        self._drop(schedule)
+        self._ended += 1
+        if sweeping.is_due(self._ended, len(self._heap)):
+            before = len(self._heap)
+            at = self._swept if self._swept < before else 0
+            self._swept = sweeping.sweep_heap(self._heap, at, self._is_ended)
+            self._ended -= before - len(self._heap)
+
+    def _is_ended(self, entry: tuple[int, int, str]) -> bool:
+        return entry[2] not in self.known
+
+    def _drop(self, schedule: Schedule) -> None:
+        del self.known[schedule.id]
         self.size -= schedule.cost
         if schedule.is_stored:
             self.engine.put("schedule", schedule.id, None)
@@ -207,9 +223,11 @@ class Schedules:
             now = self.engine.now
             if not self._heap or self._heap[0][0] > now:
                 break
-            schedule = heappop(self._heap)[2]
-            if self.known.get(schedule.id) is schedule:
+            schedule = self.known.get(heappop(self._heap)[2])
+            if schedule is not None:
                 self._send(schedule, now)
+            else:
+                self._ended -= 1
             yield
         if self._heap:
             self._alarm.by(max(self._heap[0][0], self.engine.now + 1))
@@ -217,7 +235,7 @@ class Schedules:
     def _send(self, schedule: Schedule, now: int) -> None:
         run = schedule.run
         if 0 < run.shape.expires <= now or not self.may_send(schedule.owner, schedule.address):
-            self.end(schedule)
+            self._drop(schedule)
             return
         try:
             self._publish(schedule)
@@ -226,7 +244,7 @@ class Schedules:
             self._wait(schedule)
             return
         if not schedule.advance(now):
-            self.end(schedule)
+            self._drop(schedule)
             return
         if schedule.is_stored:
             self.engine.put("schedule-next", schedule.id, [schedule.next, schedule.left])
