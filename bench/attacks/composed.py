@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import select
 import socket
 import time
@@ -307,3 +308,36 @@ def tiny_commit(port: int) -> list[socket.socket]:
         pour(link, [b"COMMIT\ntransaction:%b\n\n\0" % name.encode()])
     settle(link)
     return [link]
+
+
+@attack(
+    "100,000 messages with 5,000 keys to a last-value queue",
+    limits=MESSAGES,
+    stays=MESSAGES,
+    toml='[[address-setting]]\nmatch = "#"\ndefault-last-value-key = "k"\n',
+)
+def last_values(port: int) -> list[socket.socket]:
+    link = connected(port)
+    frames = [send("/queue/last", b"", headers=f"persistent:false\nk:{n % 5000}\n") for n in range(100_000)]
+    pour(link, [b"".join(frames)])
+    settle(link)
+    return [link]
+
+
+@attack("one NACK that makes dead letters of 100,000 messages in long runs", limits=MESSAGES, stays=MESSAGES)
+def rejected_runs(port: int) -> list[socket.socket]:
+    links = [connected(port), connected(port)]
+    headers = "ack:client\nconsumer-window-size:-1\n"
+    pour(links[0], [subscribe(1, "/queue/rejected", headers=headers)])
+    settle(links[0])
+    pour(links[1], [send("/queue/rejected", b"x", headers="persistent:false\n") * 1000] * 100)
+    settle(links[1])
+    heard = b""
+    while not (found := re.findall(rb"\nack:(\d+-99999)\n", heard)):
+        more = links[0].recv(1 << 20)
+        if not more:
+            raise ConnectionError("the consumer was closed")
+        heard = heard[-2000:] + more
+    links[0].sendall(b"NACK\nid:%b\nrequeue:false\n\n\0" % found[-1])
+    settle(links[0])
+    return links

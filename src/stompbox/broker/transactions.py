@@ -20,7 +20,7 @@ from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
 from stompbox.broker.addresses.makers import Maker, Wanted, require_all, require_sends
 from stompbox.broker.addresses.redelivery import Outcome, Refusal, giving_back, is_much
-from stompbox.broker.addresses.routing import ALL, asking_ahead, asks_of_bodies, at_once, in_parts, portion_of
+from stompbox.broker.addresses.routing import asking_ahead, at_once, in_parts
 from stompbox.broker.addresses.unitofwork import UnitOfWork
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import FAR
@@ -214,8 +214,7 @@ def is_long(transaction: Transaction) -> bool:
         or len(transaction.answered) > STEP
         or any(len(sent) > STEP for _, sent in transaction.answered)
         or any(is_much(sent, refusal.outcome) for _, sent, refusal in transaction.refused)
-        or any(asks_of_bodies(address) for address, _ in transaction.sends)
-        or sum([len(run) / portion_of(run.shape) for _, run in transaction.sends]) > 1
+        or any(at_once(address, run.shape) < max(2, len(run)) for address, run in transaction.sends)
     )
 
 
@@ -239,13 +238,13 @@ def _parts(items: list[T]) -> Iterator[list[T]]:
 
 
 def _pieces(sends: list[tuple[Address, Run]]) -> Iterator[list[tuple[Address, Run]]]:
-    """What is sent in one step: STEP runs, but of what may take long no more than goes at once."""
+    """What is sent in one step: STEP runs, but no more messages than are sent at once where something is done for each of them."""
     for part in _parts(sends):
-        portions = [at_once(address, run.shape) for address, run in part]
-        if min(portions) == ALL:
+        of_each = [at_once(address, run.shape) for address, run in part]
+        if min(of_each) >= sum([len(run) for _, run in part]):
             yield part
             continue
-        for (address, run), most in zip(part, portions, strict=True):
+        for (address, run), most in zip(part, of_each, strict=True):
             for some in in_parts(run, most):
                 yield [(address, some)]
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from stompbox.broker.addresses.routing import ADMITTED
+from stompbox.config.settings import AddressSetting
 from stompbox.config.tables import AddressTable, DivertTable, QueueTable
 from stompbox.stomp.codec import encode
 from stompbox.stomp.frames import Frame
@@ -154,6 +156,42 @@ def test_no_step_is_longer_the_more_messages_of_a_transaction_are_looked_into(ki
     looked_into(XPATHS[kind], 20, transaction="transaction:t\n")
     few, many = (looked_into(XPATHS[kind], count, transaction="transaction:t\n") for count in (40, 160))
     assert many <= 1.3 * few
+
+
+@pytest.mark.parametrize("kind", ["/queue/", "/topic/"])
+@pytest.mark.parametrize("transaction", ["", "transaction:t\n"])
+def test_last_value_queues_take_a_long_run_in_portions(kind: str, transaction: str) -> None:
+    """Each message is put in the place of the one before: so many in one step, and fewer where several queues do so."""
+    world = World(address_settings=(AddressSetting(match="#", default_last_value_key="k"),))
+    client, count, keys, queues = world.client(), 3000, 7, 1 if kind == "/queue/" else 3
+    for number in range(queues if kind == "/topic/" else 0):
+        holder = world.client(headers={"client-id": f"c{number}"})
+        holder.say(
+            (
+                "SUBSCRIBE",
+                {"id": "1", "destination": "/topic/q", "durable-subscription-name": "d", "ack": "client"},
+            ),
+            ("DISCONNECT", {}),
+        )
+    frame = f"SEND\ndestination:{kind}q\n{transaction}k:%d\n\n%d\0"
+    octets = b"".join([frame.encode() % (number % keys, number) for number in range(count)])
+    if transaction:
+        client.say(("BEGIN", {"transaction": "t"}))
+        client.socket.data_received(octets)
+        world.until_idle()
+        octets = b"COMMIT\ntransaction:t\n\n\0"
+    replaced = world.broker.engine.counters
+    client.socket.data_received(octets)
+    most, before = replaced["replaced"], replaced["replaced"]
+    while world.broker.turns.waiting or world.broker.engine.later.waiting:
+        world.turn()
+        most, before = max(most, replaced["replaced"] - before), replaced["replaced"]
+    assert 0 < most <= (LOOKS + 1) * ADMITTED
+    address = world.broker.engine.addresses["q"]
+    assert (address.log.next, replaced["replaced"]) == (count, queues * (count - keys))
+    for queue in [*address.anycast.values(), *address.topics.values()]:
+        offsets = [offset for one in queue.backlog.segments() for offset in range(one.first, one.stop)]
+        assert sorted(offsets) == list(range(count - keys, count))
 
 
 @pytest.mark.parametrize("kind", XPATHS)

@@ -144,6 +144,7 @@ def asks_of_bodies(address: Address) -> bool:
 
 
 NUMBERED: Final = 250  # messages of one step whose numbers are looked for, and remembered: half a millisecond
+ADMITTED: Final = 50  # messages that one last-value queue admits in one step: the same
 ALL: Final = 1 << 62
 
 
@@ -157,8 +158,12 @@ def portion_of(shape: Shape) -> int:
 
 
 def at_once(address: Address, shape: Shape) -> int:
-    """Messages of one run that may go to an address in one step."""
-    return 1 if asks_of_bodies(address) else portion_of(shape)
+    """Messages of one run that may go to an address in one step: one where bodies are looked into, and a portion where last-value queues
+    ask for the key of each and take out what it replaces."""
+    if asks_of_bodies(address):
+        return 1
+    keyed = sum([_keyed(known) for known in _reached(address)])
+    return min(portion_of(shape), max(1, ADMITTED // keyed) if keyed else ALL)
 
 
 def in_parts(run: Run, most: int) -> Iterator[Run]:
@@ -178,18 +183,36 @@ def asking_ahead(address: Address, run: Run) -> Iterator[None]:
 
 def _looking(address: Address) -> Iterator[tuple[Address, Selector]]:
     """Finds such selectors, with the addresses at which they are asked."""
-    seen, found = {address}, [address]
-    for known in found:
+    for known in _reached(address):
         for queue in islice(known.anycast.values(), FEW):
             if queue.selector is not None and queue.selector.is_costly:
                 yield known, queue.selector
         for divert in known.diverts:
             if divert.selector is not None and divert.selector.is_costly:
                 yield known, divert.selector
+
+
+def _reached(address: Address) -> list[Address]:
+    """The address, and those that diverts send on to from there."""
+    if not address.diverts:
+        return [address]
+    seen, found = {address}, [address]
+    for known in found:
+        for divert in known.diverts:
             further = known.engine.addresses.get(divert.forwarding_address)
             if further is not None and further not in seen:
                 seen.add(further)
                 found.append(further)
+    return found
+
+
+def _keyed(address: Address) -> int:
+    """How many last-value queues there are, as far as anybody looks."""
+    found = len(address.topics) if address.rules.last_value_key else 0
+    for queue in islice(address.anycast.values(), FEW):
+        if queue.rules.last_value_key:
+            found += 1
+    return found
 
 
 def _of_anycast(address: Address, run: Run, whole: list[Range]) -> Targets:

@@ -92,9 +92,11 @@ def sends(connection: Speaker, event: Sends) -> Iterator[None] | None:
         address, routing, queue = reach(connection, route.destinations[0])
     except TooManyMade as error:
         raise _of(event, error) from None
-    if address.only is None and address.unjoined is not None:
+    only = address.only
+    if only is None and address.unjoined is not None:
         return _made_first(connection, event, route)
-    if (address.only is None or shape.special is not None) and (most := _most(event, (address,))):
+    is_simple = only is not None and only.is_simple and shape.special is None
+    if not is_simple and (most := _most(event, (address,))):
         return _in_parts(connection, event, most)
     if (
         address.limits is not None
@@ -265,7 +267,7 @@ def _most(event: Sends, addresses: Sequence[Address]) -> int:
 
 
 def _in_parts(connection: Speaker, event: Sends, most: int) -> Iterator[None]:
-    """So many messages of the run in each step."""
+    """So many messages of the run in each step, as what is done for each may take long."""
     for at in range(0, len(event.bodies), most):
         if connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
             return
