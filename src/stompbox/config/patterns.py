@@ -12,7 +12,7 @@ from stompbox.config.spaces import MARK
 
 
 class Patterns:
-    """`exact`: names among them. `words`: of all wildcards together."""
+    """Holds patterns that are added one by one. `exact`: names among them; `words`: of all wildcards together."""
 
     def __init__(self, wildcards: Wildcards) -> None:
         self.exact: set[str] = set()

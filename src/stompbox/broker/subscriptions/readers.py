@@ -88,7 +88,7 @@ def require(
 def requiring(
     engine: Engine, name: str, patterns: Collection[str], maker: Maker | None, joining: Iterable[Address] = ()
 ) -> Steps[None]:
-    """The same in steps."""
+    """Looks at what `require` does, in steps."""
     known = set(engine.group_patterns.get(name, ()))
     named: dict[
         str, bool

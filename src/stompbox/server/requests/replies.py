@@ -62,7 +62,7 @@ async def each(connection: Asker, items: Iterable[T]) -> AsyncIterator[T]:
 
 
 def _asked(connection: Asker, steps: Steps[T]) -> Steps[T]:
-    """The same of steps."""
+    """Takes steps as `each` takes items."""
     while True:
         try:
             next(steps)
