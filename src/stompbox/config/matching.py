@@ -179,7 +179,7 @@ class Spots:
 
 
 def shortest(pattern: Words) -> Words:
-    """The same pattern without a `#` behind another one."""
+    """What the pattern says, without a `#` behind another one."""
     found: list[str | Wild] = []
     for word in pattern:
         if word is not Wild.ANY_WORDS or not found or found[-1] is not Wild.ANY_WORDS:

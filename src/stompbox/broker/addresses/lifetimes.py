@@ -222,7 +222,7 @@ def _go_on_joining(engine: Engine, address: Address) -> None:
 
 
 def _join(engine: Engine, address: Address, watcher: Watcher, queue: Queue | None) -> None:
-    """That somebody must not have it is not the fault of who has made it."""
+    """Whoever has made it is not at fault where somebody must not have it."""
     if not watcher.is_waiting or engine.addresses.get(address.name) is not address:
         return  # one of the two has gone meanwhile
     try:
@@ -236,7 +236,7 @@ def _join(engine: Engine, address: Address, watcher: Watcher, queue: Queue | Non
 
 
 def joining(address: Address) -> Iterator[None]:
-    """Those who wait for what was made join it, one in each step. Several may be at it: each takes who comes next."""
+    """Whoever waits for what was made joins it, one in each step. Several may be at it: each takes who comes next."""
     while (left := address.unjoined) is not None:
         if left:
             left.popleft()()

@@ -50,11 +50,11 @@ class Watcher:
         self.is_waiting = True
 
     def come(self, number: int) -> None:
-        """It waits from now on, behind all of smaller numbers."""
+        """Whoever has a smaller number comes before it."""
         self.number = number
 
     def end(self) -> None:
-        """It waits for nothing any more."""
+        """Nothing that is made concerns it any more."""
         self.is_waiting = False
 
 
@@ -150,7 +150,7 @@ class _Looking:
         return known
 
     def come(self, node: _Node, bits: int) -> None:
-        """It may be at these places of a node, and at those behind a `#`, which stands for no word, too."""
+        """A name may be at these places of a node, and at those behind a `#`, which stands for no word, too."""
         known = self._of(node)
         self.at[node] = found = known.closed(self.at.get(node, 0) | bits)
         if found & known.end and (behind := node.branch.any) is not None:
@@ -301,7 +301,7 @@ class Watchers:
             path[-1].branch.put(_Node([*last.label, *alone.label], alone.branch))
 
     def _words(self, pattern: str) -> Words:
-        """Those of the pattern, or of the name of one address."""
+        """Splits the pattern, or the name of one address."""
         return shortest(self._wildcards.words(pattern))
 
     def _note_fresh(self, words: Words, watcher: Watcher) -> None:
@@ -345,7 +345,7 @@ class Watchers:
         return looking.found()
 
     def of(self, name: str) -> list[Watcher]:
-        """Those who wait for an address of this name, or for queues of it."""
+        """Who waits for an address of this name, or for queues of it."""
         if self._unfiled:
             for _ in self.filing():
                 pass
