@@ -54,8 +54,9 @@ class Watcher:
         self.number = number
 
     def end(self) -> None:
-        """Nothing that is made concerns it any more."""
+        """Nothing that is made concerns it any more, and whoever knows it still does not know whose it was."""
         self.is_waiting = False
+        self.on_address = self.on_queue = None
 
 
 class _Branch:
