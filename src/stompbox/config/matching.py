@@ -157,17 +157,26 @@ class Spots:
 
     __slots__ = ("_any", "_one", "_words", "end")
 
-    def __init__(self, pattern: Words) -> None:
+    def __init__(self, pattern: Words = ()) -> None:
         self._any = self._one = 0
         self._words: dict[str, int] = {}
-        self.end = 1 << len(pattern)  # all of it
-        for at, word in enumerate(pattern):
-            if isinstance(word, str):
-                self._words[word] = self._words.get(word, 0) | 1 << at
-            elif word is Wild.ONE_WORD:
-                self._one |= 1 << at
-            else:
-                self._any |= 1 << at
+        self.end = 1  # all of it
+        for word in pattern:
+            self.add(word)
+
+    def add(self, word: str | Wild) -> None:
+        if isinstance(word, str):
+            self._words[word] = self._words.get(word, 0) | self.end
+        elif word is Wild.ONE_WORD:
+            self._one |= self.end
+        else:
+            self._any |= self.end
+        self.end <<= 1
+
+    def begin(self) -> int:
+        """Where a further pattern begins, which shares nothing with those before it."""
+        self.end <<= 1
+        return self.end
 
     def closed(self, state: int) -> int:
         """With what a `#` that stands for no word leads to."""
@@ -176,6 +185,10 @@ class Spots:
     def moved(self, state: int, word: str) -> int:
         """What one more word leads to."""
         return (state & (self._words.get(word, 0) | self._one)) << 1 | (state & self._any)
+
+    def named(self, state: int, word: str) -> int:
+        """What one more word leads to that no wildcard stands for."""
+        return (state & self._words.get(word, 0)) << 1
 
 
 def shortest(pattern: Words) -> Words:

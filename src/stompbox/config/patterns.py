@@ -7,23 +7,24 @@ has words, each on numbers of as many bits as the patterns have words: no patter
 
 from __future__ import annotations
 
-from stompbox.config.matching import Wild, Wildcards
+from collections.abc import Iterable
+
+from stompbox.config.matching import Spots, Wildcards, shortest
 from stompbox.config.spaces import MARK
 
 
 class Patterns:
     """Holds patterns that are added one by one. `exact`: names among them; `words`: of all wildcards together."""
 
-    def __init__(self, wildcards: Wildcards) -> None:
+    def __init__(self, wildcards: Wildcards, patterns: Iterable[str] = ()) -> None:
         self.exact: set[str] = set()
         self.words = 0
         self._wildcards = wildcards
-        self._next = 1  # the first place of the next wildcard
+        self._spots = Spots()  # of all wildcards, one behind the other
         self._firsts = 0  # places where one begins,
-        self._ends = 0  # those behind the last word of each,
-        self._single = 0  # those that any word fits, and
-        self._any = 0  # any number of words
-        self._literal: dict[str, int] = {}  # and those that this word fits
+        self._ends = 0  # and those behind the last word of each
+        for pattern in patterns:
+            self.add(pattern)
 
     @property
     def has_wildcards(self) -> bool:
@@ -34,35 +35,22 @@ class Patterns:
         if not self._wildcards.is_wild(pattern):
             self.exact.add(pattern)
             return 0
-        place, before = self._next, None
-        self._firsts |= place
-        words = self._wildcards.words(pattern)
+        words, spots = self._wildcards.words(pattern), self._spots
         self.words += len(words)
-        for word in words:
-            if word is Wild.ANY_WORDS:
-                if before is Wild.ANY_WORDS:
-                    continue  # says nothing more
-                self._any |= place
-            elif isinstance(word, Wild):
-                self._single |= place
-            else:
-                self._literal[word] = self._literal.get(word, 0) | place
-            before, place = word, place << 1
-        self._ends |= place
-        self._next = place << 1
-        return place
+        self._firsts |= spots.begin()
+        for word in shortest(words):
+            spots.add(word)
+        self._ends |= spots.end
+        return spots.end
 
     def matched(self, name: str) -> int:
         """The places of all wildcards that name the address."""
-        words = self._wildcards.split(name)
-        literal, single, any_words, states = self._literal, self._single, self._any, self._firsts
+        words, spots, states = self._wildcards.split(name), self._spots, self._firsts
         if words[0].startswith(MARK):  # only a word that says the same stands for whose it is
-            states = (states & literal.get(words[0], 0)) << 1
-            del words[0]
-        states |= (states & any_words) << 1  # which may be no words
+            states = spots.named(states, words.pop(0))
+        states = spots.closed(states)
         for word in words:
-            states = ((states & (literal.get(word, 0) | single)) << 1) | (states & any_words)
-            states |= (states & any_words) << 1
+            states = spots.closed(spots.moved(states, word))
         return states & self._ends
 
     def reach(self, name: str) -> bool:

@@ -289,8 +289,9 @@ class Turns(OfLoop):
         then()
         return False
 
-    async def taken(self, steps: Generator[None, None, T]) -> T:
-        """What steps come to, for a coroutine: it waits for its turn whenever there is no more time."""
+    async def taken(self, steps: Generator[None, None, T], require: Callable[[], None] | None = None) -> T:
+        """What steps come to, for a coroutine: it waits for its turn whenever there is no more time. `require` raises, behind that, where
+        nobody wants it any more."""
         until = self.allowance()
         while True:
             try:
@@ -300,6 +301,8 @@ class Turns(OfLoop):
                 return made
             if self.clock() > until:
                 until = await self.give_way()
+                if require is not None:
+                    require()
 
     async def give_way(self) -> float:
         """For a coroutine that has done much: it goes on when it is its turn, up to the time that this returns."""

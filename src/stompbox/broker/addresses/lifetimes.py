@@ -26,7 +26,7 @@ from stompbox.broker.logs.log import Log
 from stompbox.broker.queues.depth import has_more
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import MESSAGE
-from stompbox.config.matching import Wildcards, Words, is_match
+from stompbox.config.matching import Words, is_match
 from stompbox.errors import TooManyBindings
 from stompbox.incarnations import Incarnations, incarnations_of
 
@@ -178,20 +178,6 @@ def remember(engine: Engine, address: Address) -> None:
 def is_reached(words: Words, address: Address) -> bool:
     """Whether a wildcard reaches an address. Temporary ones it does not."""
     return not address.owner and is_match(words, address.engine.wildcards.split(address.name))
-
-
-def matcher(wildcards: Wildcards, patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Whether one of the patterns names an address. However many names there are among them."""
-    exact = {pattern for pattern in patterns if not wildcards.is_wild(pattern)}
-    wild = [wildcards.words(pattern) for pattern in patterns if wildcards.is_wild(pattern)]
-
-    def is_named(name: str) -> bool:
-        if name in exact:
-            return True
-        words = wildcards.split(name) if wild else []
-        return any(is_match(pattern, words) for pattern in wild)
-
-    return is_named
 
 
 def tell_of(engine: Engine, address: Address) -> None:

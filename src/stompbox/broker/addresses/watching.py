@@ -27,7 +27,6 @@ MOST_KEPT: Final = 20_000  # words of labels that are kept as bits: some megabyt
 MOST_FRESH: Final = (
     100_000  # patterns that have come since somebody began to look; beyond, who looks begins anew
 )
-_ANY: Final = Wild.ANY_WORDS
 _ONE: Final = Wild.ONE_WORD
 
 

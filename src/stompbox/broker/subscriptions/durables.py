@@ -15,7 +15,7 @@ from typing import Any, Final
 from stompbox.broker import transactions
 from stompbox.broker.addresses import retained
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.lifetimes import making, matcher
+from stompbox.broker.addresses.lifetimes import making
 from stompbox.broker.addresses.makers import Maker, entry
 from stompbox.broker.addresses.watching import Watcher
 from stompbox.broker.engine import Engine
@@ -24,6 +24,7 @@ from stompbox.broker.queues.consumer import Consumer, taken_off
 from stompbox.broker.queues.matching import selector_entry
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions.subscribers import JOINED, LOOKED, MayReach, everything, is_there, reached
+from stompbox.config.patterns import Patterns
 from stompbox.config.spaces import joined, space_of
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.message import MULTICAST
@@ -245,11 +246,13 @@ def _covered(engine: Engine, durable: DurableSubscription) -> Generator[None, No
             engine.addresses[name] for name in dict.fromkeys(durable.patterns) if name in engine.addresses
         ]
         return [address for address in exact if not address.owner and durable.may_reach(address.name)]
-    named = matcher(engine.wildcards, durable.patterns)
+    named = Patterns(engine.wildcards, durable.patterns)
     return (
         yield from reached(
             engine,
-            lambda address: named(address.name) and not address.owner and durable.may_reach(address.name),
+            lambda address: (
+                named.reach(address.name) and not address.owner and durable.may_reach(address.name)
+            ),
         )
     )
 

@@ -18,13 +18,13 @@ from typing import Final
 from stompbox.broker.addresses import lifetimes
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.contracts import address_of
-from stompbox.broker.addresses.lifetimes import matcher
 from stompbox.broker.addresses.makers import Maker, entry
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.queues.queue import Queue
+from stompbox.config.patterns import Patterns
 from stompbox.config.spaces import joined, space_of
 from stompbox.errors import Refused
 from stompbox.incarnations import Position
@@ -41,9 +41,9 @@ def open_group(
 ) -> dict[str, int]:
     """Creates the group, or gets it: the position per address. `starting` says where a new one begins on an address that is there."""
     make_group(engine, name, patterns, owner=owner)
-    is_read = matcher(engine.wildcards, patterns)
+    read = Patterns(engine.wildcards, patterns)
     for address in list(engine.addresses.values()):
-        if is_read(address.name):
+        if read.reach(address.name):
             join(engine, name, address, starting)
     return positions(engine, name)
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stompbox.broker.addresses.destinations import Destination
@@ -13,7 +14,6 @@ from stompbox.config.patterns import Patterns
 from stompbox.errors import IllegalFrame
 from stompbox.incarnations import Position
 from stompbox.numerals import digits
-from stompbox.selectors.steps import Steps
 from stompbox.server.requests.jsontext import reading, writing
 from stompbox.stomp.frames import Frame
 
@@ -35,13 +35,17 @@ _PART: Final = re.compile("[^,]+")
 T = TypeVar("T")
 
 
-async def in_turns(turns: Turns, items: Iterable[T]) -> AsyncIterator[T]:
-    """The items, which must not change meanwhile, in as many turns of the loop as that takes."""
+async def in_turns(
+    turns: Turns, items: Iterable[T], require: Callable[[], None] | None = None
+) -> AsyncIterator[T]:
+    """The items, which must not change meanwhile, in as many turns of the loop as that takes. `require`: as of `Turns.taken`."""
     until = turns.allowance()
     for item in items:
         yield item
         if turns.clock() > until:
             until = await turns.give_way()
+            if require is not None:
+                require()
 
 
 def _require_there(connection: Asker) -> None:
@@ -50,27 +54,9 @@ def _require_there(connection: Asker) -> None:
         raise asyncio.CancelledError
 
 
-async def each(connection: Asker, items: Iterable[T]) -> AsyncIterator[T]:
+def each(connection: Asker, items: Iterable[T]) -> AsyncIterator[T]:
     """As `in_turns`, of what a client has said, before anything is done: that ends with the connection, which counts for it."""
-    turns = connection.broker.turns
-    until = turns.allowance()
-    for item in items:
-        yield item
-        if turns.clock() > until:
-            until = await turns.give_way()
-            _require_there(connection)
-
-
-def _asked(connection: Asker, steps: Steps[T]) -> Steps[T]:
-    """Takes steps as `each` takes items."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            made: T = done.value
-            return made
-        yield
-        _require_there(connection)
+    return in_turns(connection.broker.turns, items, partial(_require_there, connection))
 
 
 def json_reply(value: object) -> Reply:
@@ -110,7 +96,7 @@ async def json_object(connection: Asker, frame: Frame, text: str | bytes, where:
     if connection.requests is not None:
         connection.requests.count(GROWN * len(text))
     try:
-        value = await connection.broker.turns.taken(_asked(connection, reading(text)))
+        value = await connection.broker.turns.taken(reading(text), partial(_require_there, connection))
     except (ValueError, RecursionError) as error:
         fault = "it is nested too deep" if isinstance(error, RecursionError) else error
         raise IllegalFrame(

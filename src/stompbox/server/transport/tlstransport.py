@@ -148,18 +148,19 @@ class TlsTransport(asyncio.Protocol):
                 break
         return False
 
+    @property
+    def _goes_on(self) -> bool:
+        """Whether what was read may be deciphered: of a transport that is gone, also where the visitor wanted to wait."""
+        return not self._is_closing and (self._is_lost or not self._is_paused)
+
     def _plan(self) -> None:
-        if (
-            self._has_left
-            and not (self._is_planned or self._is_closing)
-            and (self._is_lost or not self._is_paused)
-        ):
+        if self._has_left and self._goes_on and not self._is_planned:
             self._is_planned = True
             self._line.wait(self._go_on)
 
     def _go_on(self) -> None:
         self._is_planned = False
-        if not self._is_closing and (self._is_lost or not self._is_paused):
+        if self._goes_on:
             self._obey()
             if self._has_left:
                 self._plan()
