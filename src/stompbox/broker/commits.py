@@ -99,7 +99,10 @@ class Commits:
         self._is_whole = True  # nothing was lost on its way into a commit
 
     def __bool__(self) -> bool:
-        return bool(self.dirty or self.acked or self.delivered or self._next) or self.engine.bodies.is_dirty
+        return (
+            bool(self.dirty or self.acked or self.delivered or self.news or self._next)
+            or self.engine.bodies.is_dirty
+        )
 
     def begin(self) -> UnitOfWork:
         """What is published until `end` belongs together: its sender will be told of it as one."""

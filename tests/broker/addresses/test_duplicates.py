@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import ItemsView
+
+from stompbox.broker.addresses.duplicates import Duplicates
 from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting
-from stompbox.message import ANYCAST, MULTICAST
+from stompbox.message import ANYCAST, MULTICAST, Shape
 from tests.broker.world import World, run_of
 
 ID = "_AMQ_DUPL_ID"
@@ -145,6 +148,56 @@ def test_a_duplicate_waits_for_the_commit_of_the_first() -> None:
         run.shape = type(run.shape)({"destination": "q", ID: "1"})
         answers.append(world.engine.publish(address, run))
     assert answers == [True, True]
+
+
+class Looked(dict[bytes, int]):
+    """What is remembered, and how often all of it was looked through."""
+
+    looks = 0
+
+    def items(self) -> ItemsView[bytes, int]:
+        self.looks += 1
+        return super().items()
+
+
+def test_what_is_left_of_a_block_that_was_refused_is_stored_again_and_looked_for_once() -> None:
+    world = World()
+    for value in map(str, range(50)):
+        answered(world, value)
+    answered(world, "7")  # is told that the first one is stored, so that one stays
+    address = world.engine.addresses["q"]
+    known = address.duplicates
+    assert isinstance(known, Duplicates)
+    looked = known._blocks = Looked(known._blocks)
+    world.engine.commit_failed(world.engine.take_commit())
+    assert list(looked) == [b"7"]
+    assert world.engine.is_dirty, "nothing else may ever come"
+    world.commit()
+    assert looked.looks == 1
+    assert len(stored(world)) == 1
+    again = world.restart().engine.addresses["q"].duplicates
+    assert again is not None
+    assert b"7" in again
+    assert len(again) == 1
+
+
+def test_nothing_is_left_of_a_block_that_was_refused() -> None:
+    world = World()
+    answered(world, "1")
+    world.engine.commit_failed(world.engine.take_commit())
+    world.commit()
+    assert stored(world) == []
+    answered(world, "1")
+    world.commit()
+    assert len(stored(world)) == 1
+
+
+def answered(world: World, value: str) -> None:
+    """A SEND with a receipt and this id."""
+    run = run_of("q", b"x")
+    run.shape = Shape({"destination": "q", ID: value})
+    run.routing = ANYCAST
+    world.engine.publish(world.address("q", ANYCAST), run, is_answered=True)
 
 
 def test_gone_with_the_address() -> None:

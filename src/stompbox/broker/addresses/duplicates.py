@@ -10,7 +10,7 @@ commits. A duplicate needs no room where an address is full, and of a stored mes
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -63,7 +63,8 @@ class Duplicates:
         self._blocks: dict[bytes, int] = {}  # value -> block, the oldest first
         self._sizes: Counter[int] = Counter()  # of blocks: values that still count
         self._gone: deque[int] = deque()  # blocks to be deleted
-        self._unsaved: list[bytes] = []
+        self._changed: set[int] = set()  # blocks to be stored again: some of their values were taken back
+        self._unsaved: dict[bytes, None] = {}
         self._bringing: dict[bytes, UnitOfWork] = {}  # whose messages are not stored yet, and may never be
         self._next = 0  # the block that the next commit stores
         self._stored = 0  # blocks below this one are in the store
@@ -79,7 +80,7 @@ class Duplicates:
     def add(self, values: list[bytes], *, is_stored: bool) -> None:
         self._remember(values, self._next if is_stored else NO_BLOCK)
         if is_stored:
-            self._unsaved += values
+            self._unsaved |= dict.fromkeys(values)
             self.address.engine.commits.news[self] = None
 
     def _remember(self, values: list[bytes], block: int) -> None:
@@ -98,6 +99,7 @@ class Duplicates:
     def _forget_one(self) -> None:
         oldest = next(iter(self._blocks))
         gone = self._blocks.pop(oldest)
+        self._unsaved.pop(oldest, None)
         self._grow(-ENTRY - len(oldest))
         self._sizes[gone] -= 1
         if not self._sizes[gone] and gone not in (NO_BLOCK, self._next):
@@ -118,31 +120,44 @@ class Duplicates:
         for value in values:
             block = self._blocks.pop(value, None)
             self._bringing.pop(value, None)
+            self._unsaved.pop(value, None)
             if block is not None:
                 self._grow(-ENTRY - len(value))
                 self._sizes[block] -= 1
                 blocks.add(block)
-        self._unsaved = [value for value in self._unsaved if value in self._blocks]
         for block in blocks - {NO_BLOCK, self._next}:
-            left = [value.decode() for value, at in self._blocks.items() if at == block]
-            self.address.engine.put("duplicates", f"{self.address.log.id}.{block}", left or None)
-            if not left:
+            if self._sizes[block]:
+                self._changed.add(block)
+            else:
                 del self._sizes[block]
+                self._gone.append(block)
+            self.address.engine.commits.news[self] = None
 
     def tell(self) -> None:
         """A commit is being taken: what is new goes into it."""
         engine, log = self.address.engine, self.address.log
         engine.commits.add_log(log)
-        if self._unsaved and self._sizes[self._next]:
-            engine.put(
-                "duplicates",
-                f"{log.id}.{self._next}",
-                [value.decode() for value in self._unsaved[-self.most :]],
-            )
-        self._unsaved = []
+        if self._unsaved:
+            self._put(self._next, self._unsaved)
+        for block, values in self._values_of(self._changed).items():
+            self._put(block, values)
+        self._unsaved, self._changed = {}, set()
         self._next += 1
         while self._gone:
             engine.put("duplicates", f"{log.id}.{self._gone.popleft()}", None)
+
+    def _values_of(self, blocks: set[int]) -> dict[int, list[bytes]]:
+        """Those that still count, the oldest first: looked for once, however many blocks there are."""
+        found: dict[int, list[bytes]] = {block: [] for block in blocks}
+        if found:
+            for value, block in self._blocks.items():
+                if block in found:
+                    found[block].append(value)
+        return found
+
+    def _put(self, block: int, values: Iterable[bytes]) -> None:
+        stored = [value.decode() for value in values]
+        self.address.engine.put("duplicates", f"{self.address.log.id}.{block}", stored or None)
 
     def landed(self) -> None:
         """The commit with all blocks that were told of is in the store."""
