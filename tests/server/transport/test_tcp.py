@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import socket
 import threading
+from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,6 +19,7 @@ from stompbox.server.transport import tcp
 from stompbox.server.transport.tcp import Socket
 from stompbox.server.turns import FEW
 from tests.server.turning import Recorded, World
+from tests.server.world import House, configured, play
 
 WITHIN = 20.0  # seconds
 GET = (
@@ -82,6 +85,23 @@ def test_a_stranger_who_goes_or_is_too_late_before_it_is_met_leaves_nothing() ->
     assert b"\ncode:handshake-timeout\n" in late[1].written
     assert len(world.broker.connections) == MANY - 1
     assert len(world.broker.sockets) == MANY - 1, "the late one may read what it was told"
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["asyncio", "uvloop"])
+def test_of_a_socket_that_is_closed_the_system_says_nothing(tmp_path: Path, *, fast: bool) -> None:
+    """Its heart-beats are looked at as long as what it has read is not obeyed, and a front tells of it until that is passed on."""
+
+    async def story(house: House) -> None:
+        guest = await house.client()
+        transport = cast(Socket, house.connection().transport)
+        guest.leave()
+        raw = transport._transport
+        await house.until(lambda: raw.get_extra_info("socket").fileno() < 0, "it is closed")
+        transport.probe(1)
+        assert transport.silence is None
+        assert transport.absence is None
+
+    play(configured(tmp_path), story, fast=fast)
 
 
 async def _many_newcomers() -> None:

@@ -41,6 +41,8 @@ BACKLOG = 1024  # connections that the system has and that were not accepted yet
 LAST_WORDS = 10.0  # seconds in which the disk must have what a peer waits for that says no more itself
 LINGER = 1.0  # seconds in which the peer may read what was last said (STOMP 1.2, Connection Lingering)
 DROPPED = 16 << 20  # octets that are read and dropped meanwhile; then nothing is read any more
+# what asking the system of a socket raises where it has no such thing, or the socket is closed (uvloop: ValueError)
+UNKNOWN = (AttributeError, OSError, ValueError)
 
 
 class Socket(asyncio.Protocol):
@@ -321,14 +323,14 @@ class Socket(asyncio.Protocol):
         try:
             # tcp(7); Linux has it
             info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_HEARD.size)
-        except (AttributeError, OSError):
+        except UNKNOWN:
             return None
         data, answer = LAST_HEARD.unpack(info)
         return data / 1000, answer / 1000
 
     def probe(self, seconds: int) -> None:
         raw = self._transport.get_extra_info("socket")
-        with suppress(AttributeError, OSError):
+        with suppress(*UNKNOWN):
             for option, value in (
                 (socket.TCP_KEEPIDLE, seconds),
                 (socket.TCP_KEEPINTVL, seconds),
