@@ -104,6 +104,30 @@ def test_of_a_socket_that_is_closed_the_system_says_nothing(tmp_path: Path, *, f
     play(configured(tmp_path), story, fast=fast)
 
 
+@pytest.mark.parametrize("fast", [False, True], ids=["asyncio", "uvloop"])
+def test_who_ends_its_side_and_does_not_read_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fast: bool
+) -> None:
+    """What it was told would stay in memory for ever, and be counted nowhere."""
+    monkeypatch.setattr(tcp, "LAST_WORDS", 0.01)
+
+    async def story(house: House) -> None:
+        guest = await house.client()
+        connection = house.connection()
+        guest.say("SUBSCRIBE\nid:1\ndestination:/topic/t\nreceipt:1\n\n\0")
+        await guest.hear(b"receipt-id:1\n\n\0\n")
+        guest.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        sender = await house.client()
+        while not connection.transport.is_clogged:
+            sender.say(f"SEND\ndestination:/topic/t\nreceipt:1\n\n{'x' * 50_000}\0")
+            await sender.hear(b"receipt-id:1\n\n\0\n")
+        assert not connection.unread.is_much, "it is read on"
+        guest.writer.write_eof()
+        await house.until(lambda: len(house.broker.sockets) == 1, "its socket is closed")
+
+    play(configured(tmp_path), story, fast=fast)
+
+
 async def _many_newcomers() -> None:
     """asyncio would accept all of them. The system keeps those who wait."""
     listener = ListenerTable(url="tcp://127.0.0.1:0")

@@ -38,7 +38,8 @@ TLS_HELLO = b"\x16\x03"  # how a TLS client begins (RFC 8446, 5.1: handshake, ve
 LAST_HEARD = Struct("52xII")  # struct tcp_info of Linux: tcpi_last_data_recv and tcpi_last_ack_recv, ms
 PROBES = 127  # unanswered ones after which the system gives up by itself; the most that Linux takes
 BACKLOG = 1024  # connections that the system has and that were not accepted yet
-LAST_WORDS = 10.0  # seconds in which the disk must have what a peer waits for that says no more itself
+# seconds in which the disk must have what a peer waits for that says no more itself, and in which its system must take it then
+LAST_WORDS = 10.0
 LINGER = 1.0  # seconds in which the peer may read what was last said (STOMP 1.2, Connection Lingering)
 DROPPED = 16 << 20  # octets that are read and dropped meanwhile; then nothing is read any more
 # what asking the system of a socket raises where it has no such thing, or the socket is closed (uvloop: ValueError)
@@ -260,13 +261,13 @@ class Socket(asyncio.Protocol):
             return False
         if not self._closing and receiver is not None and receiver.says_its_last():
             self._in_time()
-            self._deadline = self._deadlines.within(LAST_WORDS, self, self._transport.close)
+            self._deadline = self._deadlines.within(LAST_WORDS, self, self.finish)
             return True
         self._crowd.spoke()
         if not self._closing and receiver is not None:
             # it gets nothing more, however long the socket waits for its turn
             self._leave()
-        self.broker.turns.few(self._transport.close)
+        self.broker.turns.few(self.finish)
         return True
 
     @guarded
@@ -376,7 +377,7 @@ class Socket(asyncio.Protocol):
         self._in_time()
         self.admission.linger(self)
         if self._is_half_closed:
-            self._transport.close()
+            self.finish()
             return
         try:
             if self._transport.can_write_eof():
@@ -396,15 +397,22 @@ class Socket(asyncio.Protocol):
             self.broker.turns.few(self.resume_reading)
 
     def _close_now(self) -> None:
-        self._transport.close()
-        self._deadline = self._deadlines.within(LINGER, self, self._transport.abort)
+        self._close_within(LINGER)
+
+    def _close_within(self, seconds: float) -> None:
+        """Closes when the system has taken what was written, and has had so long for it: who reads nothing of it would keep the socket, and
+        all that waits there, for ever."""
+        self._in_time()
+        if self in self.broker.sockets:  # it has not gone meanwhile
+            self._transport.close()
+            self._deadline = self._deadlines.within(seconds, self, self._transport.abort)
 
     def abort(self) -> None:
         self._transport.abort()
 
     def finish(self) -> None:
-        """Closes, when the system has taken what was written."""
-        self._transport.close()
+        """Closes, when the system has taken what was written, or after LAST_WORDS."""
+        self._close_within(LAST_WORDS)
 
 
 def _send_at_once(transport: asyncio.Transport) -> None:
