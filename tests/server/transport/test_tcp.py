@@ -14,6 +14,7 @@ import pytest
 
 from stompbox.config import Configuration
 from stompbox.config.tables import ListenerTable
+from stompbox.errors import Refused
 from stompbox.server.run import start, stop
 from stompbox.server.transport import tcp
 from stompbox.server.transport.tcp import Socket
@@ -102,6 +103,25 @@ def test_of_a_socket_that_is_closed_the_system_says_nothing(tmp_path: Path, *, f
         assert transport.absence is None
 
     play(configured(tmp_path), story, fast=fast)
+
+
+class HalfClosing(Recorded):
+    def can_write_eof(self) -> bool:
+        return True
+
+
+def test_who_has_ended_its_side_is_not_met_once_more_when_it_is_to_go() -> None:
+    """Its front would say of it a second time that it is there."""
+    world, wire = World(), HalfClosing()
+    ended = Socket(world.broker, world.acceptor)
+    ended.connection_made(wire)
+    ended.data_received(b"C")
+    assert ended.eof_received()
+    world.turn(2)
+    assert not world.broker.connections
+    ended.dismiss(Refused("too-many-connections", "it was the oldest", closes=True))
+    assert not world.broker.connections
+    assert not wire.written
 
 
 @pytest.mark.parametrize("fast", [False, True], ids=["asyncio", "uvloop"])

@@ -54,8 +54,8 @@ class Socket(asyncio.Protocol):
 
     __slots__ = (
         "__weakref__", "_awaits_proxy", "_closing", "_crowd", "_deadline", "_deadlines", "_dropped", "_first", "_is_half_closed",
-        "_is_held", "_is_met_soon", "_is_readable", "_library", "_raw", "_receiver", "_transport", "admission", "broker", "is_clogged",
-        "listener", "peer", "port",
+        "_is_held", "_is_met_soon", "_is_over", "_is_readable", "_library", "_raw", "_receiver", "_transport", "admission", "broker",
+        "is_clogged", "listener", "peer", "port",
     )  # fmt: skip
 
     def __init__(self, broker: Host, acceptor: Acceptor) -> None:
@@ -72,6 +72,7 @@ class Socket(asyncio.Protocol):
         self._closing = False
         self._dropped = 0  # octets that came meanwhile
         self._is_half_closed = False
+        self._is_over = False  # whoever stood behind it knows that its peer is gone
         self._receiver: Behind | None = None
         self._first = b""
         self._is_held = self._is_met_soon = False
@@ -217,7 +218,10 @@ class Socket(asyncio.Protocol):
         return self._is_located() and bool(self._first)
 
     def dismiss(self, error: StompboxError) -> None:
-        """Closes a socket that is to go: told in an ERROR, unless it has not come so far that it could read one."""
+        """Closes a socket that is to go: told in an ERROR, unless it has not come so far that it could read one, or reads no more."""
+        if self._is_over:
+            self._transport.abort()
+            return
         if self._receiver is None and self._is_readable:
             self._receiver = self.broker.client_of(self.listener, self, self.peer)
         if self._receiver is None or not self._receiver.dismiss(error):
@@ -287,6 +291,7 @@ class Socket(asyncio.Protocol):
         """Whatever stands behind the socket learns that its peer is gone, once; nobody is waited for any more."""
         self._in_time()
         receiver, self._receiver = self._receiver, None
+        self._is_over = True
         if receiver is not None:
             receiver.lost()
 
