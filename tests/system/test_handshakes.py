@@ -19,6 +19,12 @@ METHODS = ("HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH")
 
 REFUSED = [
     ("GET /nowhere HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + KEY, "404", "no-such-path"),
+    ("GET //[ HTTP/1.1\r\nHost: localhost\r\n" + UPGRADE + KEY, "404", "no-such-path"),  # no URL
+    (
+        "GET /ws HTTP/1.1\r\nHost: localhost\r\nOrigin: http://[\r\n" + UPGRADE + KEY,
+        "403",
+        "origin-refused",
+    ),
     ("GET /ws/info HTTP/1.1\r\nHost: localhost\r\n", "404", "no-such-path"),  # SockJS
     (
         "GET /ws HTTP/1.1\r\nHost: localhost\r\nOrigin: https://elsewhere.example\r\n" + UPGRADE + KEY,

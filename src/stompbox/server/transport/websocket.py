@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
@@ -378,7 +378,7 @@ class WebSocket:
             self.connection = self.broker.client_of(self.listener, self, self.peer)
 
     def _fault(self, request: Request) -> StompboxError | None:
-        path, paths = urlsplit(request.path).path, self.listener.options.web_socket_path
+        path, paths = _parts_of(request.path).path, self.listener.options.web_socket_path
         origins = request.headers.get_all("Origin")
         if path not in paths:
             return PeerError(
@@ -437,7 +437,7 @@ class WebSocket:
             return "*" in allowed or origin in allowed
         if len(self.broker.users):
             return True
-        parts = urlsplit(origin)
+        parts = _parts_of(origin)
         return parts.hostname is not None and (is_loopback(parts.hostname) or parts.netloc == host)
 
     def _take(self, frame: Frame, payloads: list[bytes]) -> bool:
@@ -550,3 +550,11 @@ class WebSocket:
         """Nobody else says of a socket that is gone that it is closed."""
         if self._is_lost:
             self._go()
+
+
+def _parts_of(url: str) -> SplitResult:
+    """What is no URL has none."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
