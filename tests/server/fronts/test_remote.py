@@ -12,7 +12,9 @@ from stompbox.errors import LinkError
 from stompbox.server.fronts import link
 from stompbox.server.fronts.link import AHEAD, COUNT, CREDIT, SIGNS, WINDOW, Kind
 from stompbox.server.fronts.records import HEAD
+from stompbox.server.fronts.remote import PART, SOME, FrontLink
 from tests.server.fronts.wild import ARRIVES, CONNECT, OPENED, OPENS, WITHIN, Wild, played, record
+from tests.server.turning import LOOKS, Recorded, World
 
 WRONG = {
     "a kind that there is not": record(99),
@@ -218,3 +220,42 @@ def test_who_is_refused_at_the_door_is_told_when_he_speaks(tmp_path: Path) -> No
         await wild.hear(Kind.CLOSE)
 
     played(tmp_path, work)
+
+
+MANY = 5000
+
+
+def many() -> tuple[World, FrontLink, Recorded]:
+    """A link whose front has told of MANY sockets, in one read; the last one has logged in."""
+    world, wire = World(), Recorded()
+    found = FrontLink(world.broker, "front 1", [world.acceptor], lambda _: None)
+    found.connection_made(wire)
+    arrived = [record(Kind.ARRIVED, number, ARRIVES) for number in range(1, MANY + 1)]
+    last = record(Kind.OPENED, MANY, OPENS) + record(Kind.DATA, MANY, CONNECT)
+    found.data_received(b"".join(arrived) + last)
+    return world, found, wire
+
+
+def test_what_one_read_of_a_link_has_brought_is_obeyed_in_turns_and_in_order() -> None:
+    world, found, wire = many()
+    most = SOME * (2 + round(PART * LOOKS / world.broker.turns.budget))
+    assert 0 < len(found.sockets) <= most < MANY
+    assert not wire.is_read
+    for _ in range(MANY):
+        if wire.is_read:
+            break
+        before = len(found.sockets)
+        world.turn()
+        assert len(found.sockets) - before <= most
+    assert len(found.sockets) == MANY
+    world.until_idle()
+    assert [connection.is_logged_in for connection in world.broker.connections] == [True]
+
+
+def test_what_waits_of_a_link_is_not_obeyed_when_its_front_is_gone() -> None:
+    world, found, _ = many()
+    found.connection_lost(None)
+    world.turn(MANY // SOME)
+    assert not found.sockets
+    assert not world.broker.sockets
+    assert not world.broker.connections

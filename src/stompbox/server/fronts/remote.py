@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox.fronts")
 
+PART: Final = 0.005  # seconds of a turn of the loop in which what one read of a link has brought is obeyed
+SOME: Final = 16  # records, after which the clock is looked at
 _DATA: Final = int(Kind.DATA)
 
 
@@ -260,6 +262,7 @@ class FrontLink(asyncio.Protocol):
         self.pulse = link.Pulse(0, 0.0)
         self.gathering = Gathering(broker, is_off=broker.tracing is not None)
         self._records = Records(link.MOST)
+        self._left: list[tuple[int, int, bytes]] = []  # that have come and wait for the next turn
         self._out: list[bytes] = []
         self._is_planned = False
         self._is_gone = False
@@ -312,6 +315,9 @@ class FrontLink(asyncio.Protocol):
         if self._is_gone or self.broker.has_failed:
             return
         self.octets_in += len(data)
+        self._obey_all(data)
+
+    def _obey_all(self, data: bytes) -> None:
         try:
             self._obey(data)
         except LinkError as error:
@@ -330,6 +336,7 @@ class FrontLink(asyncio.Protocol):
         self._is_gone = True
         self.obeys.set()
         self._out.clear()
+        self._left.clear()
         self.gathering.clear()
         if not self.broker.has_failed:
             try:
@@ -341,8 +348,37 @@ class FrontLink(asyncio.Protocol):
         self.ended(self._fault)
 
     def _obey(self, data: bytes) -> None:
+        """What this turn has time for. A read has thousands of small records: the rest waits for the next turn, and nothing is read
+        meanwhile."""
+        left, self._left = self._left, []
+        records = left + self._records.read(data) if left else self._records.read(data)
+        clock = self.broker.turns.clock
+        at, until = 0, clock() + PART
+        while at < len(records):
+            self._obey_some(records[at : at + SOME])
+            at += SOME
+            if clock() > until:
+                break
+        self.gathering.obey()
+        if at < len(records) and not self._is_gone:
+            self._put_off(records[at:])
+
+    def _put_off(self, records: list[tuple[int, int, bytes]]) -> None:
+        self._left = records
+        if self._transport is not None:
+            self._transport.pause_reading()
+        self.broker.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._is_gone or self.broker.has_failed:
+            return
+        self._obey_all(b"")
+        if not (self._left or self._is_gone or self._transport is None):
+            self._transport.resume_reading()
+
+    def _obey_some(self, records: list[tuple[int, int, bytes]]) -> None:
         sockets = self.sockets
-        for kind, number, payload in self._records.read(data):
+        for kind, number, payload in records:
             found = sockets.get(number)
             if found is None:
                 self._obey_stranger(kind, number, payload)
@@ -352,7 +388,6 @@ class FrontLink(asyncio.Protocol):
                 if found.connection is not None and found.connection.reading.group is not None:
                     self.gathering.obey()  # what it has sent comes before
                 self._obey_socket(found, kind, payload)
-        self.gathering.obey()
 
     def _obey_socket(self, found: RemoteSocket, kind: int, payload: bytes) -> None:
         if kind == Kind.TAKEN:
