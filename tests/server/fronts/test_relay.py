@@ -10,7 +10,7 @@ import pytest
 from stompbox.config.listener import parse_listener
 from stompbox.server.fronts.link import Kind
 from stompbox.server.fronts.records import Records
-from stompbox.server.fronts.relay import Front
+from stompbox.server.fronts.relay import SOME, Front
 from tests.server.turning import Loop
 
 
@@ -30,6 +30,7 @@ class Wire:
 
 class Accepted:
     peer = "192.0.2.7"
+    silence = absence = None
 
 
 class Web:
@@ -37,6 +38,7 @@ class Web:
 
     certificate_name, port = "", 0
     is_clogged = False
+    unsent = 0
 
     def __init__(self) -> None:
         self.socket: Any = Accepted()
@@ -85,3 +87,25 @@ def test_who_is_cut_off_meanwhile_is_not_waited_for() -> None:
     loop.turn()
     front._obey_of(Kind.ABORT, 1, b"")
     assert web.is_aborted
+
+
+def test_signs_of_very_many_clients_are_given_in_turns_and_none_of_who_has_gone() -> None:
+    loop, wire = Loop(), Wire()
+    front = Front(cast(asyncio.AbstractEventLoop, loop))
+    front.connection_made(cast(asyncio.Transport, wire))
+    webs = [Web() for _ in range(10 * SOME)]
+    for web in webs:
+        front.arrived(web.socket, 0, is_crowded=False)
+        relay = front.client_of(parse_listener("tcp://127.0.0.1:0"), cast(Any, web), "192.0.2.7")
+        relay.pause(is_paused=True)
+    loop.turn()
+    front._look()
+    relay.lost()
+    front.gone(webs[-1].socket)
+    told = []
+    for _ in range(12):
+        wire.said.clear()
+        loop.turn()
+        told.append(len([kind for kind, _ in wire.said if kind == Kind.SIGNS]))
+    assert max(told) == SOME
+    assert sum(told) == len(webs) - 1
