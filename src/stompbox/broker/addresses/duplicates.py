@@ -147,7 +147,7 @@ class Duplicates:
             engine.put("duplicates", f"{log.id}.{self._gone.popleft()}", None)
 
     def _values_of(self, blocks: set[int]) -> dict[int, list[bytes]]:
-        """Those that still count, the oldest first: looked for once, however many blocks there are."""
+        """What still counts of each, the oldest first: looked for once, however many blocks there are."""
         found: dict[int, list[bytes]] = {block: [] for block in blocks}
         if found:
             for value, block in self._blocks.items():
