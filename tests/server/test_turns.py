@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from stompbox.broker import commits
+from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.message import ANYCAST
 from stompbox.server.requests.replies import in_turns
 from stompbox.server.transport.tcp import Socket
@@ -239,6 +240,23 @@ def test_an_error_that_closes_ends_what_waits_behind_it() -> None:
     assert client.confirmed() == [f"r{n}" for n in range(20)]
     assert client.errors() == ["no-such-transaction"]
     assert client.is_ended
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.2"])
+def test_a_frame_whose_step_ends_its_connection_is_over_with_it(version: str) -> None:
+    """A run goes in steps, and the first messages fit; for the others there is an ERROR, which closes in 1.2."""
+    settings = (
+        AddressSetting(match="small", max_size_messages=300, address_full_policy=AddressFullPolicy.FAIL),
+    )
+    world = World(address_settings=settings)
+    client, other = world.client(version), world.client()
+    client.say(*[("SEND", {"destination": "/queue/small", "_AMQ_DUPL_ID": f"{n}"}) for n in range(1000)])
+    world.until_idle()
+    world.turn(20)
+    assert client.errors() == ["address-full"] * (1 if version == "1.2" else 700)
+    assert world.broker.engine.counters["received"] == 300
+    other.say(("SEND", {"destination": "/queue/q", "receipt": "r"}))
+    assert other.confirmed() == ["r"]
 
 
 def test_heart_beats_count_while_its_frames_wait() -> None:

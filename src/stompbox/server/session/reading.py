@@ -44,7 +44,7 @@ class Reading:
 
     __slots__ = (
         "_before_login", "_obeyed", "connection", "events", "group", "has_last", "has_sent", "holding", "is_gone", "is_held", "is_long",
-        "is_modest", "is_much", "is_paused", "is_waiting", "left", "steps", "turns",
+        "is_modest", "is_much", "is_paused", "is_stepping", "is_waiting", "left", "steps", "turns",
     )  # fmt: skip
 
     __deletable__ = ("connection",)  # for mypyc: see leave
@@ -62,6 +62,7 @@ class Reading:
         self.is_much = False  # what has come meanwhile
         self.is_long = False  # what it said last was not obeyed in one go
         self.is_paused = False
+        self.is_stepping = False  # a step of a frame is just being taken
         self.holding: Holding | None = None  # what waits for room in an address
         self.has_last = False  # the client has ended its side, and is told what becomes of what it has said
         self.has_sent = False  # messages, in the read that is being obeyed
@@ -137,10 +138,10 @@ class Reading:
             self.holding = Holding(self.connection)
 
     def clear(self) -> None:
-        """Nothing more is obeyed; a frame that is half done is done."""
+        """Nothing more is obeyed; a frame that is half done is done, and where that is what ends the connection, when its step is over."""
         steps, self.events, self.steps = self.steps, None, None
         self.left = None
-        if steps is not None:
+        if steps is not None and not self.is_stepping:
             self.turns.run(_whole(steps), _nothing)
 
     # What comes
@@ -347,22 +348,36 @@ class Reading:
         connection.account.glance(connection)
 
     def _take_steps(self, until: float) -> bool:
-        """Takes steps of a frame that takes long. True when the frame is done."""
-        assert self.steps is not None
+        """Takes steps of a frame that takes long. True when the frame is done, or nobody waits for it any more."""
+        steps = self.steps
+        assert steps is not None
         if until == FOREVER:  # a small read: one frame of it is long all the same
             until = self.turns.allowance()
+        self.is_stepping = True
         try:
-            for _ in self.steps:
+            for _ in steps:
+                if (
+                    self.steps is None
+                ):  # it has ended its connection: the rest of it is as that of somebody who is gone
+                    self.turns.run(_whole(steps), _nothing)
+                    break
                 if self.turns.clock() > until:
                     return False
         except StompboxError as error:
-            self.steps = None
-            if isinstance(self._obeyed, Sends):
-                self.connection.refuse_each(error, self._obeyed)
-            else:
-                self.connection.refuse(error, self._obeyed)
+            if self.steps is not None:
+                self._refuse(error)
+        finally:
+            self.is_stepping = False
         self.steps = self._obeyed = None
         return True
+
+    def _refuse(self, error: StompboxError) -> None:
+        """Says what was wrong with the frame whose steps were taken."""
+        self.steps = None
+        if isinstance(self._obeyed, Sends):
+            self.connection.refuse_each(error, self._obeyed)
+        else:
+            self.connection.refuse(error, self._obeyed)
 
     @property
     def is_idle(self) -> bool:
