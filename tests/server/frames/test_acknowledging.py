@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from stompbox.broker.addresses.redelivery import PIECE
 from stompbox.broker.transactions import PART
 from stompbox.server.frames import transactions
-from tests.server.turning import LOOKS, PADDING, World, loaded
+from stompbox.stomp.frames import Frame
+from tests.server.turning import LOOKS, PADDING, Client, World, loaded
 
 
 def work_of(world: World, count: Callable[[], int]) -> list[int]:
@@ -198,3 +199,75 @@ def test_no_step_of_a_transaction_with_many_answers_is_longer_the_more_there_are
 ) -> None:
     few, many = (answered(count, command, mode=mode, queue=queue) for count in (500, 5000))
     assert many <= 1.2 * few
+
+
+def sent_to(
+    world: World, count: int, *subscriptions: str, mode: str = "client-individual"
+) -> tuple[Client, list[Frame]]:
+    """A client of STOMP 1.2 with so many messages, one by one, which its subscriptions to one queue have in turn."""
+    sender, client = world.client(), world.client("1.2")
+    for name in subscriptions:
+        client.say(
+            ("SUBSCRIBE", {"id": name, "destination": "/queue/q", "ack": mode, "consumer-window-size": "-1"})
+        )
+    for number in range(count):
+        sender.say(("SEND", {"destination": "/queue/q", f"name-{number}": "1"}))
+        world.turn()
+    world.until_idle()
+    world.turn(20)
+    return client, [frame for frame in client.heard() if frame.command == "MESSAGE"]
+
+
+def acks_of(messages: Iterable[Frame]) -> list[tuple[str, dict[str, str]]]:
+    return [("ACK", {"id": message.headers["ack"]}) for message in messages]
+
+
+def test_acks_of_one_read_are_for_messages_of_several_subscriptions() -> None:
+    world = World()
+    client, messages = sent_to(world, 6, "1", "2")
+    assert [message.headers["subscription"] for message in messages[:4]] in (["1", "2"] * 2, ["2", "1"] * 2)
+    client.say(*acks_of(messages))
+    assert client.errors() == []
+    assert world.broker.engine.counters["acknowledged"] == 6
+
+
+@pytest.mark.parametrize("mode", ["client", "client-individual"])
+@pytest.mark.parametrize("count", [6, 150])
+def test_acks_of_one_read_are_obeyed_behind_one_that_is_wrong(mode: str, count: int) -> None:
+    world = World("?closeAfterOrdinaryErrors=false")
+    client, messages = sent_to(world, count, "1", mode=mode)
+    first, *others = acks_of(messages)
+    client.say(first, first, *others[::2], first, *others[1::2])
+    world.until_idle()
+    world.turn()
+    # a cumulative one has spoken for those before it
+    assert client.errors() == ["unknown-message"] * (
+        2 if mode == "client-individual" else 2 + (count - 1) // 2
+    )
+    assert world.broker.engine.counters["acknowledged"] == count
+
+
+def longest_of(count: int, order: Callable[[list[Frame]], list[Frame]], mode: str) -> int:
+    """Lines of the longest step in which the ACKs of so many messages are obeyed."""
+    world = World(max_turn_frames=1_000_000)
+    client, messages = sent_to(world, count, "1", mode=mode)
+    octets = PADDING + client.octets(acks_of(order(messages)))
+    with world.steps() as steps:
+        client.socket.data_received(octets)
+        world.until_idle()
+    world.turn(20)
+    assert client.errors() == []
+    assert world.broker.engine.counters["acknowledged"] == count
+    return steps.longest
+
+
+@pytest.mark.parametrize(
+    ("order", "mode"),
+    [(list, "client-individual"), (list, "client"), (lambda given: given[::-1], "client-individual")],
+    ids=["in order", "cumulative", "backwards"],
+)
+def test_no_step_is_longer_the_more_acks_a_read_has(
+    order: Callable[[list[Frame]], list[Frame]], mode: str
+) -> None:
+    few, many = (longest_of(count, order, mode) for count in (200, 800))
+    assert many <= 2 * few

@@ -313,6 +313,7 @@ class Spans(_Offsets):
 
 
 NO_MORE: Final = -1
+EVERY: Final = 1 << 62  # however many there are
 
 
 class Held(_Offsets):
@@ -338,10 +339,10 @@ class Held(_Offsets):
         self._join()
         _place(self._firsts, [segment.first for segment in segments])
 
-    def take(self, first: int, stop: int) -> tuple[list[Segment], int]:
-        """Removes and returns first .. stop-1 as far as it is held, and the first offset that is not."""
+    def take(self, first: int, stop: int, most: int = EVERY) -> tuple[list[Segment], int]:
+        """Removes and returns first .. stop-1 as far as it is held, in `most` segments at the most, and the offset where that ends."""
         taken: list[Segment] = []
-        while first < stop:
+        while first < stop and len(taken) < most:
             segment = self._segments.get(first) or self._around(first)
             if segment is None:
                 break

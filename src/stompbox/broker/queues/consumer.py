@@ -17,7 +17,7 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stompbox.broker.logs.cursor import FAR
-from stompbox.broker.logs.segments import Held, Segment, Spans
+from stompbox.broker.logs.segments import EVERY, Held, Segment, Spans
 from stompbox.broker.queues.memory import Allowance
 from stompbox.broker.queues.roundrobin import RoundRobin, rank_of
 from stompbox.message import Run, octets_of, room_of
@@ -455,8 +455,9 @@ class Consumer:
             self.ledger = deque([sent for sent in self.ledger if sent[0] is not binding])
             self.outbox = [output for output in self.outbox if output.binding is not binding]
 
-    def take(self, queue: int, first: int, stop: int) -> tuple[list[Sent], int]:
-        """Removes first .. stop-1 of a queue's messages from what is unacknowledged, as far as they are; and where that ends.
+    def take(self, queue: int, first: int, stop: int, most: int = EVERY) -> tuple[list[Sent], int]:
+        """Removes first .. stop-1 of a queue's messages from what is unacknowledged, as far as they are, in `most` segments at the most;
+        and where that ends.
 
         `client`: cumulative, all that this subscription was sent before them goes with them (STOMP 1.2, SUBSCRIBE ack Header).
         """
@@ -465,7 +466,7 @@ class Consumer:
             return [], first
         if self.ack is _CLIENT:
             return self._take_through(queue, stop - 1, first)
-        segments, reached = binding.held.take(first, stop)
+        segments, reached = binding.held.take(first, stop, most)
         for segment in segments:
             self.release(binding, segment)
         return [(binding, segment) for segment in segments], reached

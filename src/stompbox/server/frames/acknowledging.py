@@ -9,7 +9,7 @@ from stompbox.broker import transactions
 from stompbox.broker.addresses.redelivery import FAILED, STEP, Outcome, Refusal, is_much
 from stompbox.broker.queues.consumer import AckMode, Consumer, Sent, taken_off
 from stompbox.broker.transactions import PART, Transaction
-from stompbox.errors import IllegalFrame
+from stompbox.errors import IllegalFrame, StompboxError
 from stompbox.server import readonly
 from stompbox.server.addressing.values import number, truth
 from stompbox.server.frames.transactions import transaction_of
@@ -17,6 +17,9 @@ from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import MESSAGE_ID, Acks
 
 HELD: Final = 256  # octets that messages in a transaction take beside their bodies, at a guess
+TOGETHER: Final = 100  # segments that a run of ACKs acknowledges in one step: two milliseconds,
+LOOKED: Final = 16  # and half as many for each of so many subscriptions that are looked at for each
+_DONE: Final = object()
 
 if TYPE_CHECKING:
     from stompbox.server.frames.speaker import Speaker
@@ -31,53 +34,71 @@ OPENMQ_ID: Final = "/subscription-to/"  # how the id begins that a SUBSCRIBE wit
 
 
 def acks(connection: Speaker, event: Acks) -> Iterator[None] | None:
-    """A run of ACKs for one queue's messages, without receipts. In steps where one of them may speak for very many messages."""
+    """A run of ACKs for one queue's messages, without receipts: as if each came by itself. In steps where they are many, or one of them may
+    speak for very many messages."""
     if connection.options.read_only:
         readonly.require_command("ACK")
+    offsets = event.offsets
+    first, count = offsets[0], len(offsets)
+    if count == 1 and _most_at_once(connection):
+        _acknowledge(connection, event.queue, first, first + 1)
+        return None
+    if count > 1 and offsets[-1] - first + 1 == count and offsets == list(range(first, first + count)):
+        stretches: Iterable[tuple[int, int]] = [(first, first + count)]
+    else:
+        stretches = [(offset, offset + 1) for offset in offsets]
+    steps = _acknowledging(connection, event.queue, stretches)
+    return steps if next(steps, _DONE) is None else None
+
+
+def _acknowledging(connection: Speaker, queue: int, stretches: Iterable[tuple[int, int]]) -> Iterator[None]:
+    """What is wrong with one of them is said of that one, and the others are obeyed where the connection stays."""
+    most, done = _most_at_once(connection), 0
+    for start, stop in stretches:
+        at = start
+        while at < stop and not connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
+            try:
+                if most:
+                    count, at = _acknowledge(connection, queue, at, stop)
+                    done += count
+                else:
+                    yield from ack(connection, _frame_of(connection, queue, at)) or ()
+                    done, at = done + 1, at + 1
+            except StompboxError as error:
+                if not connection.is_ended:
+                    connection.refuse(error)
+                done, at = done + 1, at + 1
+            if done >= (most or TOGETHER):
+                yield
+                most, done = _most_at_once(connection), 0
+
+
+def _most_at_once(connection: Speaker) -> int:
+    """Messages of a run of ACKs that are acknowledged in one step; 0: each ACK goes by itself, as it may belong to the transaction that is
+    open, or speak for more than a step's worth."""
+    if connection.options.single_transaction:
+        return 0
     for consumer in connection.consumers.values():
         if consumer.ack is AckMode.CLIENT and len(consumer.ledger) > STEP:
-            return _each(connection, event)
-    _at_once(connection, event)
-    return None
+            return 0
+    return max(1, TOGETHER // (1 + len(connection.consumers) // LOOKED))
 
 
-def _each(connection: Speaker, event: Acks) -> Iterator[None]:
-    ack_header = connection.session.version.ack_header
-    for offset in event.offsets:
-        yield from ack(connection, Frame("ACK", {ack_header: f"{event.queue}-{offset}"})) or ()
+def _frame_of(connection: Speaker, queue: int, offset: int) -> Frame:
+    return Frame("ACK", {connection.session.version.ack_header: f"{queue}-{offset}"})
 
 
-def _at_once(connection: Speaker, event: Acks) -> None:
-    offsets = event.offsets
-    if connection.options.single_transaction:  # each may belong to the transaction that is open
-        for offset in offsets:
-            ack(connection, Frame("ACK", {connection.session.version.ack_header: f"{event.queue}-{offset}"}))
-        return
-    first, count = offsets[0], len(offsets)
-    if count > 1 and offsets[-1] - first + 1 == count and offsets == list(range(first, first + count)):
-        _acknowledge(connection, event.queue, first, first + count)
-        return
-    for offset in offsets:
-        _acknowledge(connection, event.queue, offset, offset + 1)
-
-
-def _acknowledge(connection: Speaker, queue: int, first: int, stop: int) -> None:
-    engine = connection.broker.engine
+def _acknowledge(connection: Speaker, queue: int, first: int, stop: int) -> tuple[int, int]:
+    """As many of these as the first subscription has that has one: how many segments that were, and the offset that comes next. `client`:
+    each of them must be good, so they go one by one."""
     for consumer in connection.consumers.values():
         if queue not in consumer.bindings:
             continue
-        if consumer.ack is AckMode.CLIENT:  # each of them must be good; the last one speaks for all
-            while first < stop:
-                sent, reached = consumer.take(queue, first, first + 1)
-                if reached == first:
-                    break
-                engine.acknowledge(consumer, sent)
-                first = reached
-        else:
-            sent, first = consumer.take(queue, first, stop)
-            engine.acknowledge(consumer, sent)
-        if first == stop:
-            return
+        end = first + 1 if consumer.ack is AckMode.CLIENT else stop
+        sent, reached = consumer.take(queue, first, end, TOGETHER)
+        if reached > first:
+            connection.broker.engine.acknowledge(consumer, sent)
+            return len(sent), reached
     raise _unknown_message(f"{queue}-{first}")
 
 
