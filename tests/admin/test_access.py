@@ -194,6 +194,7 @@ def test_an_origin_of_its_own_is_good(served: Served) -> None:
         ("Basic cm9vd", (None, None)),
         ("Basic cm9vdA==", (None, None)),
         ("Basic /w==", (None, None)),
+        ("Basic \xff", (None, None)),
         ("", (None, None)),
     ],
 )

@@ -10,9 +10,10 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from unittest.mock import Mock
+from urllib.parse import urlsplit
 
 import pytest
 from msgspec import structs
@@ -21,8 +22,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from stompbox.admin import apirequest, http, listing
 from stompbox.admin.listening import AdminListener
 from stompbox.config import AdminTable, Configuration, ListenerTable
+from stompbox.server.faults import Faults
 from stompbox.server.run import start, stop
 from stompbox.server.turns import Turns
+from tests.admin.asking import post
+from tests.conftest import Served
 
 WITHIN = 20.0  # seconds
 LOOKS = 10  # at the clock in a turn
@@ -204,6 +208,63 @@ def test_a_head_that_is_too_large_is_refused() -> None:
 
 def test_what_is_no_http_is_refused() -> None:
     assert played(after(b"CONNECT\naccept-version:1.2\n\n\0")).startswith(b"HTTP/1.1 400")
+
+
+POST = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("path", [b"/api/v1/session/start", b"/api/v1/queues/purge", b"/nowhere"])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (b"Content-Length: 100\r\n\r\n{",),
+        (CHUNKED + b"no number\r\n",),
+        (CHUNKED + b"1\r\n{\r\nno number\r\n",),
+        (CHUNKED + b"1\r\n{no end",),
+        (CHUNKED + b"0\r\nno trailer\r\n\r\n",),
+        (b"Expect: 100-continue\r\n" + CHUNKED, b"no number\r\n"),
+    ],
+)
+def test_a_body_that_breaks_off_is_no_fault_of_the_broker(
+    served: Served, path: bytes, parts: tuple[bytes, ...]
+) -> None:
+    """Nobody needs to have logged in for it, and the broker goes on and confirms what is done."""
+    place = urlsplit(served.admin)
+    with socket.create_connection((place.hostname, place.port), WITHIN) as client:
+        client.sendall(POST % path + parts[0])
+        for part in parts[1:]:
+            client.recv(12)  # `100 Continue`, or the answer, where it does not wait for the body
+            client.sendall(part)
+        client.shutdown(socket.SHUT_WR)
+        to_the_end(client)
+    assert post(served.admin, "addresses/create", {"address": "after-a-broken-body"}).status == 200
+    assert "fault" not in served.log.read_text()
+
+
+def test_what_is_no_body_behind_an_answer_ends_the_connection_alone(served: Served) -> None:
+    place = urlsplit(served.admin)
+    with socket.create_connection((place.hostname, place.port), WITHIN) as client:
+        client.sendall(GOOD[:-2] + CHUNKED)
+        found = b""
+        while not found.endswith(b"}"):
+            found += client.recv(1 << 16)
+        client.sendall(b"no number\r\n")
+        assert to_the_end(client) == b""
+    assert post(served.admin, "addresses/create", {"address": "after-a-broken-body"}).status == 200
+    assert "fault" not in served.log.read_text()
+
+
+def test_a_fault_in_the_parser_ends_its_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: H11Protocol) -> None:
+        raise ValueError("nobody has foreseen this")
+
+    monkeypatch.setattr(H11Protocol, "handle_events", broken)
+    drops: list[str] = []
+    monkeypatch.setattr(Faults, "drop", lambda self, peer, doing, error: (drops.append(doing), peer.abort()))
+    with suppress(ConnectionResetError):
+        assert played(after(GOOD)) == b""
+    assert drops == ["a request was parsed"]
 
 
 def test_slow_heads_make_room_for_who_asks() -> None:

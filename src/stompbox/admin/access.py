@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import time
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Final
@@ -198,7 +197,7 @@ def credentials(header: str) -> tuple[str | None, str | None]:
         return None, None
     try:
         login, colon, passcode = base64.b64decode(text.strip(), validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, or no UTF-8
         return None, None
     return (login, passcode) if colon else (None, None)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from stompbox.admin.access import BROKER, user_of
 from stompbox.admin.endpoints import naming
@@ -98,6 +98,8 @@ class ApiRequest:
                         raise FrameError("body-too-large", f"the body is longer than {most} bytes")
         except TimeoutError:
             raise IllegalFrame("bad-json", f"the body did not come within {BODY_WITHIN:.0f} s") from None
+        except ClientDisconnect:  # or what it said is no body
+            raise IllegalFrame("bad-json", "the body did not come to its end") from None
         return bytes(body)
 
     def say(self, instead: object) -> None:

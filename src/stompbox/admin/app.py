@@ -64,7 +64,7 @@ class Obey:
             asked.values = endpoint.parameters(request.query_params)
             if endpoint.form is not None:
                 await asked.read(endpoint.form, endpoint.most)
-            found = await endpoint.do(asked)
+            found = await self._do(asked)
         except StompboxError as error:
             error.field = error.field or endpoint.blamed(error, asked.order, asked.values)
             raise
@@ -76,6 +76,18 @@ class Obey:
         if endpoint.changes:
             asked.tell()
         return answer
+
+    async def _do(self, asked: ApiRequest) -> object:
+        """Reading changes nothing, nor does a request that is not whole; an operation that raises may have been in the middle of
+        something."""
+        try:
+            return await self.endpoint.do(asked)
+        except StompboxError:
+            raise
+        except Exception as error:
+            if self.endpoint.changes:
+                self.broker.faults.stop(f"{self.endpoint.path!r} was done", error)
+            raise
 
 
 async def _no_page(request: Request, error: Exception) -> Response:
@@ -95,8 +107,5 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _fault(request: Request, error: Exception) -> Response:
-    """The answer to a fault of ours. Reading changes nothing; an operation may have been in the middle of something."""
-    broker: Broker = request.app.state.broker
-    if request.method == "POST":
-        broker.faults.stop(f"{request.scope['path'][:200]!r} was done", error)
+    """The answer to a fault of ours."""
     return refusal(BrokerFault("internal-fault", "a fault of the broker; its log says more"))

@@ -12,6 +12,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -45,6 +46,7 @@ class HttpProtocol(H11Protocol):
     _since: float  # it waits for a head
     _unread: asyncio.TimerHandle | None = None  # while much of an answer waits for its reader
     _is_put_off = False  # what it has said waits for a turn
+    peer = "local"
 
     def __init__(
         self,
@@ -57,6 +59,7 @@ class HttpProtocol(H11Protocol):
         super().__init__(config, state, app_state, loop)
         self._most = listener.table.max_connections_per_address
         self._turns = listener.broker.turns
+        self._faults = listener.broker.faults
         self.answered = asyncio.Event()  # once
 
     def accepted(self, transport: asyncio.Transport) -> None:
@@ -74,6 +77,7 @@ class HttpProtocol(H11Protocol):
             self._take_place()
 
     def _take_place(self) -> None:
+        self.peer = self.client[0] if self.client else "local"
         self._expect()
         others = [one for one in self.connections if isinstance(one, HttpProtocol) and one is not self]
         same = [one for one in others if one.address == self.address]
@@ -118,6 +122,26 @@ class HttpProtocol(H11Protocol):
         if not (self.transport.is_closing() or self.flow.read_paused):
             self.transport.resume_reading()
         return False
+
+    def handle_events(self) -> None:
+        """A fault in the parser has changed nothing but this connection, which ends."""
+        try:
+            super().handle_events()
+        except Exception as error:
+            self._faults.drop(self, "a request was parsed", error)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP is said where no answer has begun, and closes. Who waits for the rest of a body is told that it does not come."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+    def abort(self) -> None:
+        self.transport.abort()
 
     def _expect(self) -> None:
         loop = asyncio.get_running_loop()
