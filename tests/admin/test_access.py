@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from stompbox.admin import access
 from stompbox.admin.access import Guard, Rate, credentials
@@ -305,3 +306,19 @@ def test_of_requests_that_come_at_once_some_wait_for_the_next_turn() -> None:
             go_on(call)
         assert len(answered) - before <= LOOKS
     assert answered == list(range(90))
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        (["stompbox-session=abc"], "abc"),
+        (["a=1; stompbox-session=abc ; b=2"], "abc"),
+        (["a=1", "stompbox-session=abc"], "abc"),
+        (["a-stompbox-session=abc; stompbox-sessions=x"], ""),
+        (["a=1;" * 5000], ""),
+        ([], ""),
+    ],
+)
+def test_the_cookie_of_a_session(headers: list[str], found: str) -> None:
+    raw = [(b"cookie", header.encode()) for header in headers]
+    assert access.cookie_of(Request({"type": "http", "headers": raw})) == found

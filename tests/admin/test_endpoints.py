@@ -122,6 +122,12 @@ def test_an_unknown_parameter_is_refused_with_those_that_are_there(served: Serve
     )
 
 
+@pytest.mark.parametrize("path", [f"{API}/queues", "/healthz"])
+def test_very_many_parameters_are_not_parsed(served: Served, path: str) -> None:
+    found = problem_of(ask(served.admin, f"{path}?{'a=1&' * 200}"), 400, "unknown-parameter")
+    assert "more than 100 parameters" in found.detail
+
+
 def test_a_parameter_that_is_missing_is_named(served: Served) -> None:
     assert problem_of(ask(served.admin, f"{API}/messages"), 400, "missing-parameter").field == "queue"
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from unittest.mock import Mock
 from urllib.parse import urlsplit
 
+import h11
 import pytest
 from msgspec import structs
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -267,6 +268,51 @@ def test_a_fault_in_the_parser_ends_its_connection_alone(monkeypatch: pytest.Mon
     assert drops == ["a request was parsed"]
 
 
+def test_of_what_has_very_many_parts_some_are_parsed_in_one_go() -> None:
+    """Chunks of an octet: each is an event."""
+    parser, goes, events = http.Parser(), 0, list[object]()
+    parser.receive_data(POST % b"/" + CHUNKED + b"1\r\nx\r\n" * 1000 + b"0\r\n\r\n")
+    while not (events and isinstance(events[-1], h11.EndOfMessage)):
+        parser.more()
+        before = len(events)
+        while (event := parser.next_event()) is not h11.NEED_DATA:
+            events.append(event)
+        assert len(events) - before <= http.EVENTS
+        goes += 1
+    assert b"".join([event.data for event in events if isinstance(event, h11.Data)]) == b"x" * 1000
+    assert goes > 1000 / http.EVENTS
+
+
+def test_a_body_of_very_many_parts_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind it comes another request, which is answered after it."""
+    monkeypatch.setattr(http, "EVENTS", 3)
+    monkeypatch.setattr(http, "PART", 7)
+    body = b'{"address":"of-many-chunks"}'
+    chunks = b"".join([b"1\r\n%c\r\n" % octet for octet in body]) + b"0\r\n\r\n"
+    last = GOOD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    found = played(after(POST % b"/api/v1/addresses/create" + CHUNKED + chunks + GOOD * 5 + last))
+    assert found.count(b"HTTP/1.1 200") == 7
+    assert b'"address":"of-many-chunks","is_new":true' in found.split(b"HTTP/1.1 200")[1]
+
+
+@pytest.mark.parametrize("head", [GOOD[:-2], POST % b"/" + CHUNKED + b"0\r\n"])
+def test_a_head_of_very_many_lines_is_not_parsed(head: bytes) -> None:
+    """Nor are trailers."""
+    parser = http.Parser()
+    parser.receive_data(head + b"a: b\r\n" * 5000 + b"\r\n")
+    with pytest.raises(h11.RemoteProtocolError, match="lines"):
+        for _ in range(http.EVENTS):
+            parser.next_event()
+    few = http.Parser()
+    few.receive_data(head + b"a: b\r\n" * (http.LINES // 2) + b"\r\n")
+    assert isinstance(few.next_event(), h11.Request)
+    assert isinstance(few.next_event(), h11.EndOfMessage)
+
+
+def test_a_head_of_very_many_lines_is_refused() -> None:
+    assert played(after(GOOD[:-2] + b"a: b\r\n" * 5000 + b"\r\n")).startswith(b"HTTP/1.1 400")
+
+
 def test_slow_heads_make_room_for_who_asks() -> None:
     """One address has more than all places, and says half a head on each."""
 
@@ -374,18 +420,20 @@ def test_when_all_are_being_answered_one_more_is_refused(monkeypatch: pytest.Mon
 def test_of_many_requests_at_once_few_are_parsed_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """And all are answered, also those that come in two pieces: none of the second before the first."""
     count, turn, parsed = 60, 0, []
-    received, served = H11Protocol.data_received, Turns.serve
+    following, served = http.Parser.next_event, Turns.serve
 
-    def note(self: H11Protocol, data: bytes) -> None:
-        parsed.append(turn)
-        received(self, data)
+    def note(self: http.Parser) -> object:
+        event = following(self)
+        if isinstance(event, h11.Request):
+            parsed.append(turn)
+        return event
 
     def serve(self: Turns) -> None:
         nonlocal turn
         served(self)
         turn += 1
 
-    monkeypatch.setattr(H11Protocol, "data_received", note)
+    monkeypatch.setattr(http.Parser, "next_event", note)
     monkeypatch.setattr(Turns, "serve", serve)
 
     def asking(place: tuple[str, int]) -> list[bytes]:

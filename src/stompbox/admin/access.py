@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import time
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Final
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 BROKER: Final = "stompbox.admin"  # the address that stands for the broker as a whole where rights are asked
 COOKIE: Final = "stompbox-session"
+_COOKIE: Final = re.compile(rf"(?:^|;)[ \t]*{COOKIE}=([^;]*)")
 HEALTH: Final = frozenset(("/healthz", "/readyz"))  # without credentials: whoever asks these has none
 # without credentials, too, and what the log-in page is made of
 OPEN: Final = frozenset(
@@ -129,7 +131,7 @@ class Guard:
         if not len(self.broker.users) or request.scope["path"] in OPEN:
             # the URL of the request is made of its Host header, too
             return User("")
-        cookie = request.cookies.get(COOKIE)
+        cookie = cookie_of(request)
         if cookie and self.sessions is not None:
             user = self.sessions.user(cookie, self.broker.users)
             if user is not None:
@@ -188,6 +190,13 @@ def turned_away(request: Request, error: StompboxError) -> Response:
     if error.code == "too-many-requests":
         answer.headers["retry-after"] = "1"
     return answer
+
+
+def cookie_of(request: Request) -> str:
+    """The cookie of a session; empty: there is none. Of what else is said there nothing is parsed: that may be much, before anybody has
+    logged in."""
+    found = _COOKIE.search(";".join(request.headers.getlist("cookie")))
+    return found[1].rstrip() if found else ""
 
 
 def credentials(header: str) -> tuple[str | None, str | None]:

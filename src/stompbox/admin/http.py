@@ -31,8 +31,44 @@ CONNECTIONS: Final = 100
 HEAD_WITHIN: Final = 10.0  # seconds for a request's head and the hand-shake of TLS before it, and for the next head after an answer
 HEAD: Final = 32 << 10  # bytes of a request's head
 UNREAD_WITHIN: Final = 30.0  # seconds in which a client takes some of an answer that waits for it
+PART: Final = 1024  # octets of what was read that are parsed as one,
+EVENTS: Final = 100  # and how often that is done in one go: less than a millisecond
+LINES: Final = 100  # of a head, or of trailers
 ENDING: Final = 2.0  # seconds for answers under way when the broker stops, or comes to lead or to follow
 ASKING: Final = 0.1  # seconds for the first request of who has just connected then
+
+
+class Parser(h11.Connection):
+    """Parses what was read PART octets at a time, and says that it has nothing more once it has done EVENTS in one go: it `is_cut` then,
+    until it may have `more`. So neither very many chunks of a body nor the lines of a head come to much at once."""
+
+    def __init__(self) -> None:
+        super().__init__(h11.SERVER, HEAD)
+        self._rest = memoryview(b"")  # was read, and is not parsed yet
+        self._left = EVENTS
+
+    def more(self) -> None:
+        self._left = EVENTS
+
+    @property
+    def is_cut(self) -> bool:
+        return self._left <= 0
+
+    def receive_data(self, data: bytes) -> None:
+        self._rest = memoryview(bytes(self._rest) + data)
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        while self._left > 0:
+            self._left -= 1
+            event = super().next_event()
+            if event is not h11.NEED_DATA or not self._rest:
+                return event
+            begun, _ = self.trailing_data
+            if begun.count(b"\n") > LINES:
+                raise h11.RemoteProtocolError(f"more than {LINES} lines", error_status_hint=431)
+            super().receive_data(bytes(self._rest[:PART]))
+            self._rest = self._rest[PART:]
+        return h11.NEED_DATA
 
 
 class HttpProtocol(H11Protocol):
@@ -45,6 +81,7 @@ class HttpProtocol(H11Protocol):
     _deadline: asyncio.TimerHandle
     _since: float  # it waits for a head
     _unread: asyncio.TimerHandle | None = None  # while much of an answer waits for its reader
+    conn: Parser
     _is_put_off = False  # what it has said waits for a turn
     peer = "local"
 
@@ -57,6 +94,7 @@ class HttpProtocol(H11Protocol):
         listener: AdminListener,
     ) -> None:
         super().__init__(config, state, app_state, loop)
+        self.conn = Parser()
         self._most = listener.table.max_connections_per_address
         self._turns = listener.broker.turns
         self._faults = listener.broker.faults
@@ -108,27 +146,37 @@ class HttpProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """To parse a request takes as long as to answer it: of very many at once others wait for a turn of them, and no longer."""
-        if not self._turns.is_over:
-            super().data_received(data)
-            return
-        self._is_put_off = True
-        self.transport.pause_reading()
-        self._turns.later(partial(self._obey, data))
+        self._unset_keepalive_if_required()
+        self.conn.receive_data(data)
+        if self._turns.is_over:
+            self._put_off()
+        elif not self._is_put_off:
+            self.handle_events()
 
-    def _obey(self, data: bytes, _: float) -> bool:
+    def _put_off(self) -> None:
+        if not self._is_put_off:
+            self._is_put_off = True
+            self.transport.pause_reading()
+            self._turns.later(self._obey)
+
+    def _obey(self, _: float) -> bool:
         self._is_put_off = False
         if not self.transport.is_closing():
-            super().data_received(data)
-        if not (self.transport.is_closing() or self.flow.read_paused):
+            self.handle_events()
+        if not (self._is_put_off or self.transport.is_closing() or self.flow.read_paused):
             self.transport.resume_reading()
         return False
 
     def handle_events(self) -> None:
-        """A fault in the parser has changed nothing but this connection, which ends."""
+        """What one read has beyond what may be parsed in one go waits for a turn. A fault in the parser has changed nothing but this
+        connection, which ends."""
+        self.conn.more()
         try:
             super().handle_events()
         except Exception as error:
             self._faults.drop(self, "a request was parsed", error)
+        if self.conn.is_cut and not self.transport.is_closing():
+            self._put_off()
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP is said where no answer has begun, and closes. Who waits for the rest of a body is told that it does not come."""

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from stompbox.admin.access import COOKIE
+from stompbox.admin.access import COOKIE, cookie_of
 from stompbox.admin.apirequest import ApiRequest
 from stompbox.admin.endpoints import Nothing, changing, reading
 from stompbox.admin.responses import json
@@ -127,7 +127,7 @@ async def log_in(asked: ApiRequest) -> Response:
 @changing("session/end", Nothing, SessionView, "Needs no right.")
 async def log_out(asked: ApiRequest) -> Response:
     """Logs out: the cookie is worth nothing any more."""
-    asked.shared.sessions.end(asked.request.cookies.get(COOKIE, ""))
+    asked.shared.sessions.end(cookie_of(asked.request))
     answer = json(_view(asked, asked.user, is_session=False))
     _set(asked, answer, "")
     return answer
