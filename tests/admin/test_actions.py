@@ -6,9 +6,13 @@ import resource
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from stompbox.admin import actions
+from stompbox.broker.addresses.address import Address
 from stompbox.message import Run, Shape
 from stompbox.store.chunks import encode
 from tests.admin.asking import JSON, ask, post, queue, read
@@ -316,6 +320,49 @@ def test_a_redrive_does_not_believe_the_sender(start: Start) -> None:
         assert dead.headers["_AMQ_ORIG_MESSAGE_ID"] != FORGED["_AMQ_ORIG_MESSAGE_ID"]
         assert client.sync() == []
         assert "open.secret" not in {one["name"] for one in read(served.admin, "addresses")["addresses"]}
+
+
+def test_who_may_not_see_queues_is_not_told_their_addresses(start: Start) -> None:
+    """Of several that have the name."""
+    served = start(USERS)
+    for address in ("secret.a", "secret.b"):
+        assert post(served.admin, "queues/create", {"address": address, "queue": "twice"}, ROOT).status == 200
+    for user, is_told in ((ROOT, True), (BOB, False)):
+        for answer in (
+            ask(served.admin, "/api/v1/messages?queue=twice", user=user),
+            post(served.admin, "queues/purge", {"queue": "twice"}, user),
+        ):
+            assert answer.code == "ambiguous-queue"
+            assert ("secret.a::twice, secret.b::twice" in answer.json["detail"]) is is_told
+            assert ("secret" in answer.json["detail"]) is is_told
+
+
+def test_a_queue_is_looked_for_in_steps() -> None:
+    """There may be thousands of addresses, and who asks need not have any right."""
+    steps = 0
+    looking = actions._held([cast(Address, SimpleNamespace(anycast={}, named={}))] * 1000, "q")
+    for _ in looking:
+        steps += 1
+    assert steps == 1000
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("addresses/create", {"address": "n" * 1025}),
+        ("queues/create", {"address": "n" * 1025}),
+        ("queues/create", {"address": "short", "queue": "n" * 1025}),
+        ("addresses/pause", {"address": "n." * 15_000}),
+        ("addresses/delete", {"address": "n." * 15_000}),
+    ],
+)
+def test_names_are_no_longer_than_those_of_clients(served: Served, path: str, body: object) -> None:
+    answer = post(served.admin, path, body)
+    assert (answer.status, answer.code) == (400, "name-too-long")
+
+
+def test_of_a_name_that_is_too_long_no_settings_are_looked_for(served: Served) -> None:
+    assert ask(served.admin, f"/api/v1/settings?address={'n.' * 5000}").code == "name-too-long"
 
 
 def test_an_operation_that_raises_stops_the_broker_and_a_page_does_not(start: Start, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from starlette.routing import Route
 
-from stompbox.admin import app
+from stompbox.admin import app, table
 from stompbox.admin.access import OPEN
 from stompbox.admin.endpoints import API
 from stompbox.admin.openapi import document, page
@@ -127,3 +127,9 @@ def test_whatever_is_asked_it_is_answered_as_described(start: Start) -> None:
             answered()
     assert ask(served.admin, "/readyz").status == 200
     assert "internal-fault" not in served.log.read_text()
+
+
+def test_the_description_is_made_once() -> None:
+    """It takes tens of milliseconds, and whoever has logged in may ask for it."""
+    assert table._document() is table._document()
+    assert table._page() is table._page()

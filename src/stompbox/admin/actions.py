@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import Meta, Struct
 
+from stompbox.admin.access import may_see
 from stompbox.admin.apirequest import ANSWER_WITHIN, ApiRequest
 from stompbox.admin.endpoints import ON_ADDRESS, changing, naming
 from stompbox.broker import transactions
@@ -24,15 +25,17 @@ from stompbox.broker.queues.queue import Queue
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.ranges import Ranges
 from stompbox.security import Right
+from stompbox.selectors.steps import Steps
 from stompbox.server.revoking import orphaned
 
 if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
-    from stompbox.server.broker import Broker
 
 DELETES: Final = "Needs `delete-durable-queue`, or `delete-non-durable-queue`, for each queue."
 _HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE))  # kinds of queues whose messages are theirs
 
+ASKED: Final = 50  # queues of one name that the user may see, perhaps,
+NAMED: Final = 5  # and that are named to it
 COPIED: Final = 10_000  # messages of one order: they wait in memory until it is done
 CHOSEN: Final = 1000  # messages of one order
 REACH: Final = 100_000  # messages from the queue's oldest to the last chosen one: those before it wait in memory until it is done
@@ -151,9 +154,10 @@ class AddressDeleted(Struct):
     is_deleted: bool
 
 
-def find_queue(broker: Broker, text: str) -> Queue:
-    """The queue of this name: `name`, where there is one, or `address::name`. Raises Refused."""
-    addresses = broker.engine.addresses
+async def find_queue(asked: ApiRequest, text: str) -> Queue:
+    """The queue of this name: `name`, where there is one, or `address::name`. It is looked for in turns. Raises Refused."""
+    engine, broker = asked.broker.engine, asked.broker
+    addresses = engine.addresses
     address, _, name = text.partition(
         "::"
     )  # which no address has in its name, but that of a durable subscription may
@@ -166,24 +170,32 @@ def find_queue(broker: Broker, text: str) -> Queue:
             if name in addresses and name in addresses[name].anycast
             else list(addresses.values())
         )
-    held = (
-        queue
-        for one in among
-        for queue in (*one.anycast.values(), *one.topics.values())
-        if queue.kind in _HOLDS
-    )
-    found = [queue for queue in held if queue.name == name]
+    held = await broker.turns.taken(_held(among, name))
+    found = [queue for queue in held if engine.queues.get(queue.id) is queue]
     if not found:
         raise Refused("no-such-queue", f"queue {text[:200]!r} does not exist")
     if len(found) > 1:
-        names = ", ".join([f"{queue.address.name}::{queue.name}" for queue in found[:5]])
-        raise Refused("ambiguous-queue", f"there are several queues {text[:200]!r}: {names}; say which one")
+        seen = [one for one in found[:ASKED] if may_see(broker, asked.user, one.address.name)]
+        names = ", ".join([f"{queue.address.name}::{queue.name}" for queue in seen[:NAMED]])
+        there = f": {names}" if seen else ""
+        raise Refused("ambiguous-queue", f"there are several queues {text[:200]!r}{there}; say which one")
     return found[0]
 
 
-def _queue(asked: ApiRequest) -> Queue:
+def _held(among: list[Address], name: str) -> Steps[list[Queue]]:
+    """Queues of this name whose messages are theirs."""
+    found = []
+    for address in among:
+        for queue in (address.anycast.get(name), address.named.get(name)):
+            if queue is not None and queue.kind in _HOLDS:
+                found.append(queue)
+        yield
+    return found
+
+
+async def _queue(asked: ApiRequest) -> Queue:
     """The one that the order names, which the user may manage."""
-    queue = find_queue(asked.broker, asked.order.queue)
+    queue = await find_queue(asked, asked.order.queue)
     asked.require(Right.MANAGE, queue.address.name)
     return queue
 
@@ -204,7 +216,7 @@ def _address(asked: ApiRequest) -> Address:
 @changing("queues/purge", OfQueue, Purged, ON_ADDRESS)
 async def purge(asked: ApiRequest) -> object:
     """Drops what waits; what is being delivered stays."""
-    queue = _queue(asked)
+    queue = await _queue(asked)
     if queue.redrive is not None:
         raise _busy(queue)
     depth = depth_of(queue)
@@ -218,7 +230,7 @@ async def purge(asked: ApiRequest) -> object:
 async def redrive(asked: ApiRequest) -> object:
     """Dead letters go back to the queues that they came from. What came from where the user may not `send`, or make the address that is
     gone, stays."""
-    queue, order = _queue(asked), asked.order
+    queue, order = await _queue(asked), asked.order
     engine, may_send = asked.broker.engine, _may_send(asked)
     return await _carry(
         asked,
@@ -230,7 +242,8 @@ async def redrive(asked: ApiRequest) -> object:
 @changing("messages/redrive", Chosen, Moved, ON_ADDRESS)
 async def redrive_chosen(asked: ApiRequest) -> object:
     """Some dead letters go back to the queues that they came from, as with `queues/redrive`."""
-    queue, among, may_send = _queue(asked), _among(asked), _may_send(asked)
+    queue = await _queue(asked)
+    among, may_send = _among(asked, queue), _may_send(asked)
     engine = asked.broker.engine
     return await _carry(
         asked, queue, lambda on_done: Redrive(engine, queue, on_done=on_done, may_send=may_send, among=among)
@@ -240,7 +253,8 @@ async def redrive_chosen(asked: ApiRequest) -> object:
 @changing("messages/delete", Chosen, Moved, ON_ADDRESS)
 async def delete_chosen(asked: ApiRequest) -> object:
     """Some messages that wait in a queue are dropped; what is being delivered stays. `moved`: so many were."""
-    queue, among = _queue(asked), _among(asked)
+    queue = await _queue(asked)
+    among = _among(asked, queue)
     engine = asked.broker.engine
     return await _carry(asked, queue, lambda on_done: Discard(engine, queue, on_done=on_done, among=among))
 
@@ -256,10 +270,10 @@ def _may_send(asked: ApiRequest) -> Callable[[str], bool]:
     return may_send
 
 
-def _among(asked: ApiRequest) -> Ranges:
+def _among(asked: ApiRequest, queue: Queue) -> Ranges:
     """The chosen offsets. Raises IllegalFrame for those that are too far from the oldest message."""
     order: Chosen = asked.order
-    oldest = find_queue(asked.broker, order.queue).cursor.position
+    oldest = queue.cursor.position
     if max(order.offsets) > oldest + REACH:
         with naming("offsets"):
             problem = f"offset {max(order.offsets)} is too far: chosen messages are among the first {REACH} from {oldest} on"
@@ -270,7 +284,7 @@ def _among(asked: ApiRequest) -> Ranges:
 @changing("queues/move", Moving, Moved, f"{ON_ADDRESS} And `send` where the messages go.")
 async def move(asked: ApiRequest) -> object:
     """What waits goes to another address, the oldest first."""
-    queue, order, engine = _queue(asked), asked.order, asked.broker.engine
+    queue, order, engine = await _queue(asked), asked.order, asked.broker.engine
     _target(asked, queue)
     return await _carry(
         asked, queue, lambda on_done: Move(engine, queue, order.to, most=order.count, on_done=on_done)
@@ -280,7 +294,7 @@ async def move(asked: ApiRequest) -> object:
 @changing("queues/copy", Copying, Moved, f"{ON_ADDRESS} And `send` where the copies go.")
 async def copy(asked: ApiRequest) -> object:
     """Copies of what waits go to another address, the oldest first; the messages stay. `moved`: so many were copied."""
-    queue, order, engine = _queue(asked), asked.order, asked.broker.engine
+    queue, order, engine = await _queue(asked), asked.order, asked.broker.engine
     _target(asked, queue)
     return await _carry(
         asked, queue, lambda on_done: Copy(engine, queue, order.to, most=order.count, on_done=on_done)
@@ -348,7 +362,7 @@ def _refusal(carrying: Redrive, user: str) -> Refused:
 @changing("queues/pause", OfQueue, QueueState, ON_ADDRESS)
 async def pause_queue(asked: ApiRequest) -> object:
     """The queue hands out nothing; what is sent to it is kept."""
-    queue = _queue(asked)
+    queue = await _queue(asked)
     queue.pause()
     return {"queue": queue.name, "is_paused": True}
 
@@ -356,7 +370,7 @@ async def pause_queue(asked: ApiRequest) -> object:
 @changing("queues/resume", OfQueue, QueueState, ON_ADDRESS)
 async def resume_queue(asked: ApiRequest) -> object:
     """The queue hands out messages again."""
-    queue = _queue(asked)
+    queue = await _queue(asked)
     asked.begin()
     queue.resume()
     return {"queue": queue.name, "is_paused": False}
@@ -366,7 +380,7 @@ async def resume_queue(asked: ApiRequest) -> object:
 async def delete_queue(asked: ApiRequest) -> object:
     """The queue goes; without `is_forced` only one without messages and consumers."""
     order: QueueDeletion = asked.order
-    queue = find_queue(asked.broker, order.queue)
+    queue = await find_queue(asked, order.queue)
     _require_deletion(asked, queue, is_forced=order.is_forced)
     asked.begin()
     engine = asked.broker.engine

@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from stompbox.admin.access import BROKER, user_of
 from stompbox.admin.endpoints import naming
+from stompbox.broker.addresses.destinations import require_short
 from stompbox.errors import FrameError, IllegalFrame
 from stompbox.security import Right, User
 from stompbox.server.requests.replies import stored
@@ -58,7 +59,9 @@ class ApiRequest:
         return user_of(self.request)
 
     def require(self, right: Right = Right.MANAGE, address: str = BROKER) -> None:
-        """Raises Refused when the user has not this right there."""
+        """Raises Refused when the user has not this right there, IllegalFrame for a name that no address can have: a client may not say one
+        either, and to look for what permissions say of it takes long."""
+        require_short(address)
         self.broker.permissions.require(self.user, right, address)
 
     def may(self, right: Right = Right.MANAGE, address: str = BROKER) -> bool:

@@ -80,7 +80,7 @@ BY_CLOSING: Final[Mapping[str, Field]] = MappingProxyType(
 async def consumers(asked: ApiRequest) -> Response:
     """Consumers of a queue, with what each of them holds."""
     with naming("queue"):
-        queue = find_queue(asked.broker, asked.values["queue"])
+        queue = await find_queue(asked, asked.values["queue"])
         asked.require(Right.MANAGE, queue.address.name)
     found = [one for one in queue.bindings if one.consumer.owner is not None]  # else it is the broker's own
     found = await asked.broker.turns.taken(by_field(found, _consumer))

@@ -15,8 +15,9 @@ from msgspec import Struct, to_builtins
 from starlette.responses import Response
 
 from stompbox.admin.access import may_see
-from stompbox.admin.endpoints import ON_BROKER, Text, reading
+from stompbox.admin.endpoints import ON_BROKER, Text, naming, reading
 from stompbox.admin.listing import Field, cutting, listed, page_of
+from stompbox.broker.addresses.destinations import require_short
 from stompbox.config.listing import content_of, masked
 from stompbox.config.matching import PatternTable
 from stompbox.config.options import ListenerOptions
@@ -161,6 +162,8 @@ def _permissions(
 async def settings(asked: ApiRequest) -> object:
     """The settings that an address obeys, or would obey, each with the [[address-setting]] that it comes from."""
     name: str = asked.values["address"]
+    with naming("address"):
+        require_short(name)
     if not asked.may() and not may_see(asked.broker, asked.user, name):
         raise NotPermitted(
             "not-permitted",

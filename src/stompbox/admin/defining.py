@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from stompbox.admin.actions import AddressName
 from stompbox.admin.apirequest import ApiRequest
 from stompbox.admin.endpoints import changing, naming
+from stompbox.broker.addresses.destinations import require_short
 from stompbox.broker.queues.queue import Queue
 from stompbox.config import AddressTable, RoutingType
 from stompbox.config.sources import convert
@@ -86,6 +87,8 @@ async def create_queue(asked: ApiRequest) -> object:
     """Makes a queue, which stays until it is deleted."""
     order: QueueCreation = asked.order
     name = order.queue or order.address
+    with naming("queue"):
+        require_short(order.queue)
     queue = {"name": name, "routing-type": order.routing_type.value, "durable": order.durable}
     table = _table(
         {

@@ -337,7 +337,7 @@ async def sinks(asked: ApiRequest) -> Response:
 async def browse(asked: ApiRequest) -> object:
     """Messages of a queue that wait or are being delivered, the oldest first. Nothing is taken."""
     with naming("queue"):
-        queue = find_queue(asked.broker, asked.values["queue"])
+        queue = await find_queue(asked, asked.values["queue"])
         asked.require(Right.BROWSE, queue.address.name)
     most = queue.address.settings.management_browse_page_size
     count = most if asked.values["limit"] is None else asked.values["limit"]
