@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from stompbox.errors import Refused
 from stompbox.server.requests.progress import KEPT, Progress, Step, StepState, Told
+from stompbox.server.requests.progress import progress as obey
+from stompbox.stomp.frames import Frame
 
 HERE = {1}  # sessions that are there
 
@@ -85,3 +92,44 @@ def test_a_step_is_lost_when_its_connection_went_before_it_was_over(
     state: StepState, session: int, shown: str
 ) -> None:
     assert told("a", state, session=session).state(HERE) == shown
+
+
+class Looked:
+    """An address that counts how often somebody looks for its reader groups."""
+
+    looks = 0
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def groups(self) -> dict[str, object]:
+        Looked.looks += 1
+        return {"g": None}
+
+
+def test_each_address_is_looked_at_once_however_many_groups_are_told_of() -> None:
+    """In turns: the client may name as many groups as fit, again and again."""
+    given = [
+        {"step": str(one), "kind": "k", "state": "running", "groups": ["g", "h"] * 20} for one in range(200)
+    ]
+    body = json.dumps({"pipeline": "p", "steps": given}, separators=(",", ":")).encode()
+    addresses = {name: Looked(name) for name in ("a", "b", "c")}
+    engine = SimpleNamespace(addresses=addresses, group_patterns={"g": [], "h": []})
+    asked: list[str] = []
+    turns = SimpleNamespace(allowance=lambda: 0.0, clock=lambda: 0.0)
+    permissions = SimpleNamespace(require=lambda user, right, address: asked.append(address))
+    broker = SimpleNamespace(
+        engine=engine, turns=turns, permissions=permissions, progress=None, connections=[], now=lambda: 0
+    )
+    connection: Any = SimpleNamespace(
+        broker=broker,
+        names=SimpleNamespace(qualified=str),
+        user=SimpleNamespace(name="u"),
+        session_id=1,
+        is_lost=False,
+    )
+    asyncio.run(cast(Any, obey(connection, Frame("SEND", {"request": "progress"}, body))))
+    assert asked == ["a", "b", "c"]
+    assert Looked.looks == 3
+    assert len(broker.progress.told) == 200

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from stompbox.broker.subscriptions import readers
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.security import Right
-from stompbox.server.requests.replies import Reply, json_reply
+from stompbox.server.requests.replies import Reply, each, json_reply
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -149,13 +148,14 @@ async def progress(connection: Asker, frame: Frame) -> Reply:
     broker, names = connection.broker, connection.names
     pipeline, user = names.qualified(report.pipeline), connection.user.name
     kept = broker.progress = broker.progress or Progress()
-    found = []
-    for step in report.steps:
+    found, unasked = [], set[str]()
+    async for step in each(connection, report.steps):
         qualified = tuple([names.qualified(group) for group in step.groups])
         before = kept.told.get((user, pipeline, step.step))
         if before is None or before.groups != qualified:
-            _require(connection, qualified)
+            unasked.update(qualified)
         found.append(Told(user, pipeline, step, qualified, connection.session_id, broker.now()))
+    await _require(connection, unasked)
     kept.tell(pipeline, found, {one.session_id for one in broker.connections})
     return json_reply({})
 
@@ -174,8 +174,10 @@ def _report(frame: Frame) -> Report:
         ) from None
 
 
-def _require(connection: Asker, qualified: tuple[str, ...]) -> None:
-    """Who tells of a group may consume what it reads."""
-    for group in qualified:
-        for address in readers.positions(connection.broker.engine, group):
-            connection.broker.permissions.require(connection.user, Right.CONSUME, address)
+async def _require(connection: Asker, groups: set[str]) -> None:
+    """Who tells of groups may consume what they read. All addresses are gone through once, in turns, however many groups there are."""
+    broker = connection.broker
+    known = groups & broker.engine.group_patterns.keys()
+    async for address in each(connection, list(broker.engine.addresses.values()) if known else ()):
+        if not address.groups.keys().isdisjoint(known):
+            broker.permissions.require(connection.user, Right.CONSUME, address.name)
