@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from stompbox.admin import pipelines
 from stompbox.server.requests.progress import MOST_SIZE
 from tests.admin.asking import ask, read
 from tests.admin.conftest import Start
 from tests.admin.test_views import request, send
 from tests.conftest import Served
+from tests.server.turning import World
 from tests.system.plain import Plain
 from tests.users import users
 
@@ -143,3 +146,17 @@ def test_metrics_of_pipelines(start: Start) -> None:
     assert 'stompbox_pipeline_steps{state="failed"} 2.0' in text
     assert 'stompbox_pipeline_steps{state="lost"} 0.0' in text
     assert 'stompbox_pipeline_rows_total{pipeline="p\\"1",step="a",user=""} 5.0' in text
+
+
+def test_what_groups_have_not_read_is_added_up_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One address may have thousands of them."""
+    monkeypatch.setattr(pipelines, "behind", lambda queue: 2)
+    world = World()
+    address = SimpleNamespace(groups={f"g{number}": None for number in range(5000)})
+    broker: Any = SimpleNamespace(
+        engine=SimpleNamespace(addresses={"a": address, "b": address}), turns=world.broker.turns
+    )
+    with world.steps() as steps:
+        found: Any = world.driven(pipelines._lags(broker))
+    assert set(found.values()) == {4}
+    assert steps.longest < 1000, "lines of Python"

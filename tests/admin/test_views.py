@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 import stompbox
-from stompbox.admin.listing import JOINED, Pieces, _behind, by_field
+from stompbox.admin import listing
+from stompbox.admin.listing import JOINED, Pieces, _behind, _pieces, by_field
 from stompbox.admin.pages import shown
+from stompbox.admin.views import group_view
 from tests.admin.asking import ask, queue, read
 from tests.admin.conftest import Start
 from tests.conftest import Served
@@ -387,6 +389,39 @@ def test_a_long_answer_is_handed_over_in_turns() -> None:
     assert [body for _, body in sent if body] == pieces
     turns = [turn for turn, _ in sent]
     assert max(turns.count(turn) for turn in turns) <= LOOKS + 2, "its beginning and its end have no piece"
+
+
+def test_positions_of_a_group_are_looked_for_in_turns() -> None:
+    """It may have one on each address."""
+    world = World()
+    addresses: Any = [SimpleNamespace(groups={})] * 10_000
+    lags: Any = None
+    with world.steps() as steps:
+        found: Any = world.driven(group_view(world.broker, lags, "g", addresses))
+    assert found.addresses == []
+    assert steps.longest < 1000, "lines of Python"
+
+
+def test_each_entry_of_a_list_is_made_json_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One may be long: a group with thousands of positions."""
+    made: list[object] = []
+
+    def encode(value: object) -> bytes:
+        made.append(value)
+        return str(value).encode()
+
+    monkeypatch.setattr(listing, "_ENCODER", SimpleNamespace(encode=encode))
+    monkeypatch.setattr(listing, "PIECE", 3)
+    steps, counts = _pieces(range(7), lambda one: one), []
+    while True:
+        before = len(made)
+        try:
+            next(steps)
+        except StopIteration as done:
+            assert done.value == [b"0,1,2", b",3,4,5", b",6"]
+            break
+        counts.append(len(made) - before)
+    assert max(counts) == 1
 
 
 def test_a_page_behind_one_that_has_gone() -> None:

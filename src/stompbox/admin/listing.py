@@ -132,9 +132,9 @@ def _pieces(items: Sequence[T], view: Callable[[T], object]) -> Steps[list[bytes
     for at in range(0, len(items), PIECE):
         shown = []
         for item in items[at : at + PIECE]:
-            shown.append(view(item))
+            shown.append(_ENCODER.encode(view(item)))  # each by itself: one may be long
             yield
-        pieces.append((b",%b" if at else b"%b") % _ENCODER.encode(shown)[1:-1])
+        pieces.append((b",%b" if at else b"%b") % b",".join(shown))
         yield
     return pieces
 

@@ -62,7 +62,7 @@ async def _lags(broker: Broker) -> Counter[str]:
     """Messages that each reader group has not read, over all addresses."""
     found: Counter[str] = Counter()
     async for address in in_turns(broker.turns, list(broker.engine.addresses.values())):
-        for name, queue in address.groups.items():
+        async for name, queue in in_turns(broker.turns, list(address.groups.items())):
             found[name] += behind(queue)
     return found
 

@@ -25,6 +25,7 @@ from stompbox.broker.subscriptions.staging import KnownSink, Sinks
 from stompbox.config.settings import AddressSettings, given
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.server.ledger import by_kind
+from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.consumer import Consumer
@@ -361,9 +362,10 @@ def transaction_view(connection: Connection, transaction: Transaction) -> Client
 
 
 async def group_view(broker: Broker, lags: Lags, name: str, addresses: Iterable[Address]) -> GroupView:
-    """A reader group as the API shows it. `addresses`: those that are shown."""
+    """A reader group as the API shows it, which is looked for in turns: it may have a position on each address. `addresses`: those that
+    are shown."""
     positions = []
-    for address in addresses:
+    async for address in in_turns(broker.turns, addresses):
         queue = address.groups.get(name)
         if queue is not None:
             lag = await lags.of(queue)
