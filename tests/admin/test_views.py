@@ -13,7 +13,7 @@ import pytest
 
 import stompbox
 from stompbox.admin import listing
-from stompbox.admin.listing import JOINED, Pieces, _behind, _pieces, by_field
+from stompbox.admin.listing import JOINED, Pieces, _behind, _pieces, by_field, in_pieces
 from stompbox.admin.pages import shown
 from stompbox.admin.views import group_view
 from tests.admin.asking import ask, queue, read
@@ -422,6 +422,18 @@ def test_each_entry_of_a_list_is_made_json_by_itself(monkeypatch: pytest.MonkeyP
             break
         counts.append(len(made) - before)
     assert max(counts) == 1
+
+
+def test_long_entries_are_made_json_in_turns() -> None:
+    world = World()
+    found: Any = world.driven(
+        in_pieces(world.broker.turns, {"a": 1}, "b", ["x" * 9, "y"] * 50, {"c": None, "d": 2})
+    )
+    assert json.loads(b"".join(found.pieces)) == {"a": 1, "b": ["x" * 9, "y"] * 50, "c": None, "d": 2}
+    assert len(found.pieces) == 102
+    assert world.loop.turns >= 100 / (LOOKS + 2)
+    empty: Any = world.driven(in_pieces(world.broker.turns, {"a": 1}, "b", [], {"c": None}))
+    assert json.loads(b"".join(empty.pieces)) == {"a": 1, "b": [], "c": None}
 
 
 def test_a_page_behind_one_that_has_gone() -> None:

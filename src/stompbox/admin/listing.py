@@ -122,6 +122,21 @@ class Pieces(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
+async def in_pieces(
+    turns: Turns,
+    before: Mapping[str, object],
+    name: str,
+    items: Sequence[object],
+    after: Mapping[str, object],
+) -> Response:
+    """An object with a list of entries that may be long, each made JSON by itself; `before`, `after`: its other fields."""
+    pieces: list[bytes] = []
+    async for item in in_turns(turns, items):
+        pieces.append((b",%b" if pieces else b"%b") % _ENCODER.encode(item))
+    head = b'%b,"%b":[' % (_ENCODER.encode(before)[:-1], name.encode())
+    return Pieces(turns, [head, *pieces, b"],%b" % _ENCODER.encode(after)[1:]])
+
+
 Steps = Generator[None, None, T]
 """Work that a request does in as many turns as it takes (Turns.taken)."""
 

@@ -17,7 +17,18 @@ from stompbox.admin.endpoints import ON_BROKER, OWN, SEEN, Choice, Number, Text,
 from stompbox.admin.health import Reason, notes, of_role
 from stompbox.admin.history import SPANS, Activity, Plot
 from stompbox.admin.lag import behind
-from stompbox.admin.listing import MOST, PIECE, Field, Steps, by_field, cutting, in_order, listed, page_of
+from stompbox.admin.listing import (
+    MOST,
+    PIECE,
+    Field,
+    Steps,
+    by_field,
+    cutting,
+    in_order,
+    in_pieces,
+    listed,
+    page_of,
+)
 from stompbox.admin.messages import MessageView, Wanted
 from stompbox.admin.pipelines import BY_PIPELINE, PipelineView, key_of, views_of
 from stompbox.admin.responses import json
@@ -348,7 +359,7 @@ async def browse(asked: ApiRequest) -> object:
     found, following = await messages.first_messages(
         asked.broker, queue, count, wanted, is_whole=asked.values["whole"]
     )
-    return FoundMessages(queue.name, found, following)
+    return await in_pieces(asked.broker.turns, {"queue": queue.name}, "messages", found, {"next": following})
 
 
 async def _selector(asked: ApiRequest) -> Selector | None:
