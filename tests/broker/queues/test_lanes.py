@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.broker.queues.consumer import Consumer
+from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.lanes import swept
 from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting
+from tests.broker.test_very_many import lines
 from tests.broker.world import Got, World
 
 
@@ -234,3 +236,52 @@ def test_nobody_gets_what_is_older_after_what_is_newer(seed: int) -> None:
     mixture = Mixture(Random(seed))
     for _ in range(80):
         mixture.step()
+
+
+# Very many lanes
+
+
+def filled(bits: int, *rules: AddressSetting) -> tuple[World, list[int]]:
+    """A queue with a lane for each set of selectors, and the lines that each of the messages took that came into one."""
+    world, taken = World(*rules, portion=1_000_000), []
+    for bit in range(bits):
+        world.on_queue(world.consumer(f"c{bit}", prefetch=1, selector=f"b{bit} = '1'"), "q")
+    for bit in range(bits):
+        world.send("q", b"", headers={f"b{bit}": "1"})
+    assert len(world.settle()) == bits, "nobody has credit"
+    for number in range(1, 1 << bits):
+        headers = {f"b{bit}": "1" for bit in range(bits) if number >> bit & 1}
+        taken.append(lines(partial(world.send, "q", b"%d" % number, headers=headers)))
+    assert len(world.queue("q").backlog.by_lane) == 1 << bits
+    return world, taken
+
+
+def test_a_lane_more_does_not_walk_through_the_others() -> None:
+    few, many = (max(filled(bits)[1]) for bits in (7, 10))
+    assert many < 3 * few
+
+
+def test_a_ring_finds_the_oldest_without_a_walk_through_the_lanes() -> None:
+    found = []
+    for bits in (5, 9):
+        world, _ = filled(bits, AddressSetting(match="q", default_ring_size=(1 << bits) - 1))
+        found.append(lines(partial(world.send, "q", b"more", headers={"b1": "1"})))
+        assert world.engine.counters["overwritten"] == 1
+    assert found[1] < 3 * found[0], found
+
+
+def test_who_comes_to_very_many_lanes_does_not_walk_through_them() -> None:
+    found = []
+    for bits in (5, 9):
+        world, _ = filled(bits)
+        world.engine.work.begin()
+        world.engine.work.portion = 400
+        late = world.consumer("late", AckMode.AUTO, selector="b1 = '1' AND b2 = '1'")
+        found.append(lines(partial(world.on_queue, late, "q")))
+        got = [int(one.body) for one in world.settle()]
+        assert got == [number for number in range(1, 1 << bits) if number & 6 == 6]
+        world.close(late)
+        assert world.settle() == []
+        assert world.queue("q").count == (1 << bits) - 1
+        assert not world.queue("q").backlog.unsorted, "nothing is kept of how they were sorted before"
+    assert found[1] < 3 * found[0], found

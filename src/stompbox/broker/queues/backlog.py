@@ -155,6 +155,11 @@ class Backlog:
             return -DEFAULT_PRIORITY, self._common[0].first
         return self._next()[0]
 
+    @property
+    def first_head(self) -> tuple[int, int] | None:
+        """What `head` says; None where there is nothing."""
+        return self.head if self.count else None
+
     def remove(self, segment: Segment) -> Segment:
         """Takes out a segment that waits here, wherever it stands. What is returned is to be used in its place."""
         self._went(segment)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.groups import Groups
-from stompbox.broker.queues.lanes import Head, Key, Lane, takes
+from stompbox.broker.queues.lanes import Key, Lane, takes
+from stompbox.broker.queues.order import Head
 from stompbox.broker.queues.roundrobin import RoundRobin
 from stompbox.broker.work import HANDED, LOOK
 

@@ -11,21 +11,22 @@ Each selector has a number, by when it came to the queue. So one number says whi
 nothing about the others. The name of a lane may have selectors in it that have left: nobody takes its messages for their sake.
 
 A queue may have a lane for each message: of twenty selectors each takes some of them. So nobody looks through the lanes. Each selector
-has an `Order` of the lanes whose messages it takes, and finds in it the next one; a lane is noted when it gets something to give before
-what it had, and that it has given it is found out when it comes to the front.
+has an `Order` of the lanes whose messages it takes, and finds in it the next one (order.py).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush, heapreplace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.backlog import Backlog, Left
 from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.expiry import Expiring
+from stompbox.broker.queues.order import Head, Order, Unsorted, noted
 from stompbox.broker.queues.roundrobin import RoundRobin
 from stompbox.broker.work import MESSAGE
 from stompbox.selectors import Selector
@@ -57,61 +58,12 @@ class Address(Protocol):
     def is_long(self, selector: Selector, segment: Segment, /) -> bool: ...
 
 
-Head = tuple[int, int]
-
-
-class Order:
-    """The lanes of a queue, ordered by the message that each gives next."""
-
-    __slots__ = ("_heads", "_heap", "_turn")
-
-    def __init__(self) -> None:
-        self._heads: dict[Lane, Head] = {}  # what was noted of each
-        self._heap: list[tuple[Head, int, Lane]] = []
-        self._turn = 0
-
-    def note(self, lane: Lane, head: Head) -> None:
-        """Notes the message that a lane gives next."""
-        known = self._heads.get(lane)
-        if known is None or head < known:
-            self._heads[lane] = head
-            self._turn += 1
-            heappush(self._heap, (head, self._turn, lane))
-
-    def first(self, by_lane: Mapping[Lane, Backlog]) -> tuple[Head, Lane] | None:
-        """The lane that gives first, and what sorts that; None where all are empty."""
-        heap, heads = self._heap, self._heads
-        while heap:
-            head, turn, lane = heap[0]
-            if heads.get(lane) != head:  # noted anew since
-                heappop(heap)
-                continue
-            backlog = by_lane.get(lane)
-            if backlog is None or not backlog.count:
-                heappop(heap)
-                del heads[lane]
-                continue
-            now = backlog.head
-            if now == head:
-                return head, lane
-            heads[lane] = now
-            heapreplace(heap, (now, turn, lane))
-        return None
-
-    def keep(self, by_lane: Mapping[Lane, Backlog]) -> None:
-        """The other lanes are not there any more."""
-        self._heads = {lane: head for lane, head in self._heads.items() if lane in by_lane}
-        self._heap = [(head, turn, lane) for head, turn, lane in self._heap if self._heads.get(lane) == head]
-        heapify(self._heap)
-
-    def __repr__(self) -> str:
-        return f"<Order of {len(self._heads)} lanes>"
-
-
 Lane = frozenset[Selector] | Binding
 Key = Selector | Binding | frozenset[Selector] | None
 NONE: Final[frozenset[Selector]] = frozenset()
-LANES: Final = 256  # beyond, those that are empty are forgotten now and then
+LANES: Final = 256  # beyond, those that are empty are forgotten: who makes one looks at the next LOOKED
+LOOKED: Final = 2
+_HEAD: Final = itemgetter(0)
 
 T = TypeVar("T")
 
@@ -134,23 +86,13 @@ def swept(
     yield first, stop, takers
 
 
-class Unsorted:
-    """Messages that are to be sorted: the selectors up to the number `asked` were asked before, and those of `takers` took all of them."""
-
-    __slots__ = ("asked", "backlog", "takers")
-
-    def __init__(self, backlog: Backlog, asked: int = 0, takers: frozenset[Selector] = NONE) -> None:
-        self.backlog = backlog
-        self.asked = asked
-        self.takers = takers
-
-
 class Lanes:
     """Segments by lane. `common` is the lane of none, and the only one as long as no consumer has a selector or a lane of its own."""
 
     __slots__ = (
-        "_filled", "_in_order", "_last", "_looking", "_most_lanes", "_numbers", "_orders", "_others", "_owned", "_searching", "_size",
-        "_steps", "_uses", "address", "by_lane", "common", "expiring", "is_heavy", "is_ranked", "queue", "selectors", "steps", "unsorted",
+        "_filled", "_in_order", "_last", "_looking", "_not_asked", "_numbers", "_orders", "_others", "_owing", "_own_order", "_places",
+        "_searching", "_size", "_steps", "_to_sort", "_uses", "address", "by_lane", "by_owner", "common", "expiring", "is_heavy",
+        "is_ranked", "queue", "selectors", "steps", "unsorted",
     )  # fmt: skip
 
     def __init__(
@@ -161,7 +103,9 @@ class Lanes:
         self.expiring = expiring
         self.is_ranked = is_ranked
         self.common = self._backlog()
-        self.by_lane: dict[Lane, Backlog] = {NONE: self.common}
+        self.by_lane: dict[frozenset[Selector], Backlog] = {NONE: self.common}
+        self._places: deque[frozenset[Selector]] = deque()  # all of them but that one, as they are looked at
+        self.by_owner: dict[Binding, Backlog] = {}  # lanes of consumers of their own
         self.selectors: dict[Selector, int] = {}  # of the consumers, each with its number
         self._uses: dict[Selector, int] = {}  # by how many consumers
         self._in_order: list[Selector] = []  # by number
@@ -170,21 +114,27 @@ class Lanes:
         self._steps = 0  # that they take, XPATH and LIKE apart
         self._looking = 0  # of them that look into bodies
         self._searching = 0  # and of those that may take long
-        self._owned: set[Lane] = set()  # lanes of consumers of their own
         self._filled: dict[Binding, None] = {}  # those of them that have got something since `take_filled`
-        self.unsorted: list[Unsorted] = []
-        self._orders: dict[Key, Order] = {}  # of the lanes but the common one, by who takes from them
+        self.unsorted: dict[Unsorted, Unsorted] = {}
+        self._to_sort: Order[Unsorted] = Order()
+        self._not_asked: Unsorted | None = None  # of `unsorted`, which no selector was asked about
+        # of the lanes but the common one, by who takes from them
+        self._orders: dict[Selector | None, Order[frozenset[Selector]]] = {}
+        self._own_order: Order[Binding] = Order()  # of those of consumers of their own
+        self._owing: dict[Binding, None] = {}  # those of these consumers for whom something waits there
         self._size = self._others = 0  # of all but the common one
         self.steps = 0  # that a message takes at the most which all selectors are asked about
         # that is too much for one turn: each message is asked about in several, behind what others do
         self.is_heavy = False
-        self._most_lanes = LANES
 
     def _backlog(self) -> Backlog:
         return Backlog(self.expiring, self.address.memory, is_ranked=self.is_ranked)
 
     def _backlogs(self) -> list[Backlog]:
-        return [*self.by_lane.values(), *[left.backlog for left in self.unsorted]]
+        found = [*self.by_lane.values(), *self.by_owner.values()]
+        for left in self.unsorted:
+            found += left.by_lane.values()
+        return found
 
     @property
     def count(self) -> int:
@@ -196,13 +146,17 @@ class Lanes:
         return self.common.size + self._size
 
     def lane(self, lane: Lane) -> Backlog:
+        if not isinstance(lane, frozenset):
+            own = self.by_owner.get(lane)
+            if own is None:
+                own = self.by_owner[lane] = self._backlog()
+            return own
         found = self.by_lane.get(lane)
         if found is None:
-            if len(self.by_lane) >= self._most_lanes:
+            if len(self.by_lane) >= LANES:
                 self._forget_empty()
             found = self.by_lane[lane] = self._backlog()
-            if not isinstance(lane, frozenset):
-                self._owned.add(lane)
+            self._places.append(lane)
         return found
 
     def _came(self, lane: Lane, backlog: Backlog, segment: Segment) -> None:
@@ -213,8 +167,8 @@ class Lanes:
         self._others += len(segment)
         head = backlog.head
         if not isinstance(lane, frozenset):
-            self._orders.setdefault(lane, Order()).note(lane, head)
-            self._filled[lane] = None
+            self._own_order.note(lane, head)
+            self._owing[lane] = self._filled[lane] = None
             return
         self._orders.setdefault(None, Order()).note(lane, head)
         for selector in lane:
@@ -227,14 +181,18 @@ class Lanes:
             self._others -= len(segment)
 
     def _forget_empty(self) -> None:
-        """Each message may be taken by others than the one before, so there could be ever more lanes."""
-        self.by_lane = {
-            lane: backlog for lane, backlog in self.by_lane.items() if backlog.count or backlog is self.common
-        }
-        self._owned &= self.by_lane.keys()
-        for order in self._orders.values():
-            order.keep(self.by_lane)
-        self._most_lanes = LANES + 2 * len(self.by_lane)
+        """Each message may be taken by others than the one before, so there could be ever more lanes. The next of them are looked at, round
+        and round: there are never more than twice those that have something."""
+        for _ in range(LOOKED):
+            lane = self._places.popleft()
+            if self.by_lane[lane].count:
+                self._places.append(lane)
+                continue
+            del self.by_lane[lane]
+            for key in (None, *lane):
+                order = self._orders.get(key)
+                if order is not None:
+                    order.forget(lane)
 
     def push(self, segment: Segment) -> None:
         """Puts a segment behind all that wait."""
@@ -259,9 +217,7 @@ class Lanes:
             return
         for lane, part in self.arriving(segment):
             if lane is None:
-                self._size += part.cost
-                self._others += len(part)
-                self._left().put_back(part)
+                self._leave(part, is_back=True)
             else:
                 self.put_back_to(lane, part)
 
@@ -271,7 +227,7 @@ class Lanes:
         self._came(lane, backlog, segment)
 
     def pop(self, lane: Lane) -> Segment:
-        return self._pop(self.by_lane[lane])
+        return self._pop(self.by_lane[lane] if isinstance(lane, frozenset) else self.by_owner[lane])
 
     def _pop(self, backlog: Backlog) -> Segment:
         segment = backlog.pop()
@@ -292,13 +248,24 @@ class Lanes:
 
     def pop_oldest(self, most: int) -> Segment:
         """What would go out next, `most` messages at most. There must be something."""
-        backlog = min([waiting for waiting in self._backlogs() if waiting.count], key=_head)
+        backlog = self._oldest()
         segment = self._pop(backlog)
         if len(segment) <= most:
             return segment
         front = segment.cut(segment.first + most)
         self._unpop(backlog, segment)
         return front
+
+    def _oldest(self) -> Backlog:
+        """The backlog that gives first of all. There must be one."""
+        found = [(self.common.head, self.common)] if self.common.count else []
+        if (first := self.first(None)) is not None and isinstance(first[1], frozenset):
+            found.append((first[0], self.by_lane[first[1]]))
+        if (own := self._own_order.first(self.by_owner)) is not None:
+            found.append((own[0], self.by_owner[own[1]]))
+        if (left := self._to_sort.first(self.unsorted)) is not None:
+            found.append((left[0], left[1].by_lane[left[1].first]))
+        return min(found, key=_HEAD)[1]
 
     def remove(self, segment: Segment) -> Segment:
         """Takes out a segment that waits in one of the lanes; what is returned is to be used in its place."""
@@ -319,21 +286,23 @@ class Lanes:
         """What `first` says of each who takes from lanes: those without selector (None), each selector, and consumers with lanes of their
         own; the common lane has a key of its own. Who finds nothing is not looked at again."""
         found: list[tuple[Head, Lane, Key]] = [(self.common.head, NONE, NONE)] if self.common.count else []
-        empty: list[Key] = []
-        for key, order in self._orders.items():
-            first = order.first(self.by_lane)
-            if first is None:
-                empty.append(key)
-            else:
+        for key in [*self._orders, *self._owing]:
+            first = self.first(key)
+            if first is not None:
                 found.append((first[0], first[1], key))
-        for key in empty:
-            del self._orders[key]
+            elif isinstance(key, Binding):
+                del self._owing[key]
+            else:
+                del self._orders[key]
         return found
 
     def first(self, key: Key) -> tuple[Head, Lane] | None:
         """The lane that gives something first to those of a key, with what sorts it into the order in which it goes out."""
-        if key == NONE:
+        if isinstance(key, frozenset):
             return (self.common.head, NONE) if self.common.count else None
+        if isinstance(key, Binding):
+            head = self.by_owner[key].first_head if key in self.by_owner else None
+            return None if head is None else (head, key)
         return self._orders[key].first(self.by_lane) if key in self._orders else None
 
     # Sorting
@@ -374,46 +343,68 @@ class Lanes:
 
     def leave(self, segment: Segment) -> None:
         """Behind all that wait, to be sorted later."""
+        self._leave(segment, is_back=False)
+
+    def _leave(self, segment: Segment, *, is_back: bool) -> None:
+        """Puts it to what no selector was asked about yet: behind that, or to its original place."""
         self._size += segment.cost
         self._others += len(segment)
-        self._left().push(segment)
+        left = self._not_asked
+        if left is None or NONE not in left.by_lane:
+            left = self._not_asked = Unsorted({NONE: self._backlog()}, Order())
+        backlog: Backlog = left.by_lane[NONE]
+        if is_back:
+            backlog.put_back(segment)
+        else:
+            backlog.push(segment)
+        left.note(NONE)
+        self._to_be_sorted(left)
 
-    def _left(self) -> Backlog:
-        """The backlog for messages that no selector was asked about yet."""
-        if not self.unsorted or self.unsorted[-1].asked:
-            self.unsorted.append(Unsorted(self._backlog()))
+    def _to_be_sorted(self, left: Unsorted) -> None:
+        """Notes lanes that have got something which is to be sorted."""
+        self.unsorted[left] = left
+        head = left.first_head
+        if head is not None:
+            self._to_sort.note(left, head)
         self._later()
-        return self.unsorted[-1].backlog
 
     def sort_some(self) -> None:
         """Sorts, the oldest first, as long as this turn's work is not used up."""
         work = self.address.engine.work
-        while not work.is_late:
-            self.unsorted = [left for left in self.unsorted if left.backlog.count]
-            if not self.unsorted:
-                return
-            work.spend(MESSAGE + len(self.unsorted))
-            self._sort_next(min(self.unsorted, key=_head_of))
+        while self.unsorted and not work.is_late:
+            work.spend(MESSAGE)
+            first = self._to_sort.first(self.unsorted)
+            left = next(reversed(self.unsorted)) if first is None else first[1]
+            if first is not None:
+                self._sort_next(left)
+            if not left.give_up() and left in self.unsorted:
+                del self.unsorted[left]
+                self._to_sort.forget(left)
+                if left is self._not_asked:
+                    self._not_asked = None
 
     def _sort_next(self, left: Unsorted) -> None:
-        segment = self._pop(left.backlog)
+        lane = left.first
+        backlog = left.by_lane[lane]
+        segment = self._pop(backlog)
         front = self._portion(segment)
         if front is not segment:
-            self._unpop(left.backlog, segment)
+            self._unpop(backlog, segment)
+        left.took(lane)
+        known = lane.intersection(self.selectors) if lane else NONE
         if self.is_heavy or (self._searching and self._is_long(front)):
-            self._sort_one(front, left)
+            self._sort_one(front, left.asked, known)
             return
-        known = self._known(left)
-        for lane, part in self.parted(front, self._in_order[bisect_right(self._numbers, left.asked) :]):
-            self._insert(lane | known, part)
+        for takers, part in self.parted(front, self._in_order[bisect_right(self._numbers, left.asked) :]):
+            self._insert(takers | known, part)
 
     def _is_long(self, message: Segment) -> bool:
         return any(self.address.is_long(selector, message) for selector in self._in_order)
 
-    def _sort_one(self, message: Segment, left: Unsorted) -> None:
+    def _sort_one(self, message: Segment, asked: int, known: frozenset[Selector]) -> None:
         """Asks as many selectors about one message as there is work left for, and remembers which. It stays the oldest."""
         work = self.address.engine.work
-        at = bisect_right(self._numbers, left.asked)
+        at = bisect_right(self._numbers, asked)
         takers: list[Selector] = []
         while at < len(self._in_order):
             selector = self._in_order[at]
@@ -424,12 +415,13 @@ class Lanes:
                 takers.append(selector)
             if work.is_late:
                 break
-        known = self._known(left).union(takers)
+        known = known.union(takers)
         work.spend(len(known) // 4)
         if at < len(self._in_order):
-            rest = Unsorted(self._backlog(), self._numbers[at - 1] if at else 0, known)
-            rest.backlog.push(message)
-            self.unsorted.insert(0, rest)
+            backlog = self._backlog()
+            backlog.push(message)
+            by_lane = {known: backlog}
+            self._to_be_sorted(Unsorted(by_lane, noted(by_lane), asked=self._numbers[at - 1] if at else 0))
             self._size += message.cost
             self._others += len(message)
             return
@@ -440,25 +432,20 @@ class Lanes:
         backlog.insert(segment)
         self._came(lane, backlog, segment)
 
-    def _known(self, left: Unsorted) -> frozenset[Selector]:
-        """The selectors of consumers that are known to take what is to be sorted."""
-        return left.takers.intersection(self.selectors) if left.takers else NONE
-
     def release_all(self) -> None:
         """Gives up all lanes that consumers have of their own."""
-        for lane in list(self._owned):
+        for lane in list(self.by_owner):
             self.release(lane)
 
-    def release(self, lane: Lane) -> None:
+    def release(self, lane: Binding) -> None:
         """A consumer's own lane goes; what waits in it waits for everybody."""
-        self._owned.discard(lane)
-        if not isinstance(lane, frozenset):
-            self._orders.pop(lane, None)
-            self._filled.pop(lane, None)
-        backlog = self.by_lane.pop(lane, None)
+        self._owing.pop(lane, None)
+        self._filled.pop(lane, None)
+        self._own_order.forget(lane)
+        backlog = self.by_owner.pop(lane, None)
         if backlog is not None and backlog.count:
-            self.unsorted.append(Unsorted(backlog))
-            self._later()
+            by_lane = {NONE: backlog}
+            self._to_be_sorted(Unsorted(by_lane, noted(by_lane)))
 
     def add(self, selector: Selector) -> None:
         """A consumer with this selector has come: what waits is to be sorted anew, when it is the first of them."""
@@ -495,19 +482,17 @@ class Lanes:
 
     def _unsort(self) -> None:
         """What waits is to be sorted: each lane was, so its messages pay for this."""
-        self._size += self.common.size
-        self._others += self.common.count
-        for lane, backlog in self.by_lane.items():
-            if backlog.count:
-                self.unsorted.append(
-                    Unsorted(backlog, self._last, lane) if isinstance(lane, frozenset) else Unsorted(backlog)
-                )
+        self.release_all()
         if self.common.count or len(self.by_lane) > 1:
+            self._size += self.common.size
+            self._others += self.common.count
+            order = self._orders.pop(None, None) or Order()
+            left = Unsorted(self.by_lane, order, asked=self._last, past=self._orders.values())
+            if self.common.count:
+                left.note(NONE)
             self.common = self._backlog()
-            self.by_lane = {NONE: self.common}
-            self._owned.clear()
-            self._filled.clear()
-            self._orders.clear()
+            self.by_lane, self._places, self._orders = {NONE: self.common}, deque(), {}
+            self._to_be_sorted(left)
         if self.unsorted:
             self._later()
 
@@ -552,19 +537,12 @@ class Lanes:
         found = [segment for backlog in self._backlogs() for segment in backlog.clear()]
         self._size = self._others = 0
         self._orders.clear()
-        self.unsorted = []
+        self.unsorted.clear()
+        self._not_asked = None
         return found
 
     def __repr__(self) -> str:
         return f"<Lanes {len(self.by_lane)} {self.count} messages {self.size} octets>"
-
-
-def _head(backlog: Backlog) -> tuple[int, int]:
-    return backlog.head
-
-
-def _head_of(left: Unsorted) -> tuple[int, int]:
-    return left.backlog.head
 
 
 def takers_of(lane: Lane, bindings: Sequence[Binding], *, is_shared: bool) -> RoundRobin[Binding]:
