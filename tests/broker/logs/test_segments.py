@@ -364,3 +364,31 @@ def test_the_messages_of_a_run_share_its_headers() -> None:
     assert 99 * head_share(together) < octets_of(shape) < 101 * head_share(together)
     assert Segment(alone, 0, 1).octets == EACH + 4 + octets_of(shape)
     assert Segment(together, 0, 100).octets <= 100 * (EACH + 4) + octets_of(shape)
+
+
+class Counted(bytes):
+    """Counts who asks how long it is."""
+
+    asked = 0
+
+    def __len__(self) -> int:
+        Counted.asked += 1
+        return super().__len__()
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_who_takes_a_run_bit_by_bit_does_not_add_up_the_values_of_the_rest(*, back: bool) -> None:
+    values = [Counted(b"x" * (at % 7)) for at in range(1000)]
+    run = Run(Shape({"destination": "q"}, holes=("k",)), [b""] * 1000, (values,))
+    run.first = 0
+    whole = Segment(run, 0, 999)
+    fixed = whole.cost - whole.values - 999 * (EACH + VALUE)
+    Counted.asked = 0
+    total = 0
+    while len(whole) > 10:
+        part = whole.cut_back(whole.stop - 10) if back else whole.cut(whole.first + 10)
+        assert part.cost == fixed + 10 * (EACH + VALUE) + part.values
+        total += part.values
+        assert whole.cost == fixed + len(whole) * (EACH + VALUE) + whole.values
+    assert total + whole.values == sum([at % 7 for at in range(999)])
+    assert Counted.asked < 10_000

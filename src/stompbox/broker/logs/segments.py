@@ -53,7 +53,18 @@ def cost_of(run: Run) -> int:
 class Segment:
     """Messages first .. stop-1 (offsets) of a run that were delivered, failed and came back together, if ever."""
 
-    __slots__ = ("_size", "deliveries", "failures", "first", "home", "is_suspect", "run", "stop", "turn")
+    __slots__ = (
+        "_size",
+        "_values",
+        "deliveries",
+        "failures",
+        "first",
+        "home",
+        "is_suspect",
+        "run",
+        "stop",
+        "turn",
+    )
 
     def __init__(
         self,
@@ -73,7 +84,7 @@ class Segment:
         self.is_suspect = is_suspect  # may have been delivered before, which `deliveries` does not say
         self.turn = 0  # its place in what its consumer was given
         self.home: Any = None  # the backlog where it waits
-        self._size = -1  # not looked at yet
+        self._size = self._values = -1  # not looked at yet
 
     def __len__(self) -> int:
         return self.stop - self.first
@@ -104,9 +115,17 @@ class Segment:
         """How many octets of memory the segment takes, about."""
         if self.stop - self.first == len(self.run.bodies):
             return cost_of(self.run)
-        run, first, stop = self.run, self.first - self.run.first, self.stop - self.run.first
-        values = sum([sum(map(len, column[first:stop])) + VALUE * (stop - first) for column in run.columns])
-        return (self.size if not run.is_large else 0) + EACH * (stop - first) + _shared(run.shape) + values
+        run, count = self.run, self.stop - self.first
+        values = self.values + VALUE * count * len(run.columns) if run.columns else 0
+        return (self.size if not run.is_large else 0) + EACH * count + _shared(run.shape) + values
+
+    @property
+    def values(self) -> int:
+        """Octets of the values of holes. Added up once, as the size is."""
+        if self._values < 0:
+            first, stop = self.first - self.run.first, self.stop - self.run.first
+            self._values = sum([sum(map(len, column[first:stop])) for column in self.run.columns])
+        return self._values
 
     def part(self, first: int, stop: int) -> Segment:
         part = Segment(self.run, first, stop, self.deliveries, self.failures, is_suspect=self.is_suspect)
@@ -138,18 +157,28 @@ class Segment:
     def _share_size(self, part: Segment) -> None:
         """What was cut off has its part of the size, if that is known. The shorter one's is added up: whoever cuts a segment to pieces, in
         any order, pays for n log n messages and not for the rest of them each time."""
-        whole = self._size
-        if whole < 0:
-            return
-        if len(part) <= len(self):
-            self._size = whole - part.size
-            return
-        self._size = -1
-        part.weigh(whole - self.size)
+        whole, values = self._size, self._values
+        is_rest = len(part) <= len(self)
+        if whole >= 0:
+            if is_rest:
+                self._size = whole - part.size
+            else:
+                self._size = -1
+                part.weigh(whole - self.size)
+        if values >= 0:
+            if is_rest:
+                self._values = values - part.values
+            else:
+                self._values = -1
+                part.weigh_values(values - self.values)
 
     def weigh(self, size: int) -> None:
         """The size is known, and not to be added up."""
         self._size = size
+
+    def weigh_values(self, values: int) -> None:
+        """Notes the octets of the values of holes, which are not to be added up."""
+        self._values = values
 
     def come_back(self, deliveries: int, failures: int) -> None:
         """So many deliveries more, of which so many count as failed."""
@@ -164,6 +193,7 @@ class Segment:
     def become(self, run: Run) -> None:
         """The segment is of another run from now on, which has the same offsets."""
         self.run = run
+        self._values = -1
 
     def fitting(self, room: int) -> int:
         """How many messages may go before `room` body bytes are used up; the last one may go beyond."""
