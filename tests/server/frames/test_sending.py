@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stompbox.broker.addresses.routing import ADMITTED
+from stompbox.broker.addresses.routing import ADMITTED, ROLLED
 from stompbox.config.settings import AddressSetting
 from stompbox.config.tables import AddressTable, DivertTable, QueueTable
 from stompbox.stomp.codec import encode
@@ -192,6 +192,26 @@ def test_last_value_queues_take_a_long_run_in_portions(kind: str, transaction: s
     for queue in [*address.anycast.values(), *address.topics.values()]:
         offsets = [offset for one in queue.backlog.segments() for offset in range(one.first, one.stop)]
         assert sorted(offsets) == list(range(count - keys, count))
+
+
+def test_rings_make_room_for_a_long_run_in_portions() -> None:
+    """Each message of the run pushes out one that stands alone."""
+    size = 1500
+    world = World(address_settings=(AddressSetting(match="#", default_ring_size=size),))
+    client, engine = world.client(), world.broker.engine
+    client.socket.data_received(
+        b"".join([b"SEND\ndestination:/queue/q\n%c:1\n\n\0" % b"ab"[number % 2] for number in range(size)])
+    )
+    world.until_idle()
+    assert engine.counters["overwritten"] == 0
+    client.socket.data_received(b"SEND\ndestination:/queue/q\n\n\0" * size)
+    most = before = engine.counters["overwritten"]
+    while world.broker.turns.waiting or engine.later.waiting:
+        world.turn()
+        most, before = max(most, engine.counters["overwritten"] - before), engine.counters["overwritten"]
+    assert 0 < most <= (LOOKS + 1) * ROLLED
+    assert engine.counters["overwritten"] == size
+    assert engine.addresses["q"].anycast["q"].count == size
 
 
 @pytest.mark.parametrize("kind", XPATHS)

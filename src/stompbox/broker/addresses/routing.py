@@ -37,6 +37,7 @@ from stompbox.selectors import Selector
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
     from stompbox.broker.addresses.contracts import Engine
+    from stompbox.broker.kinds import Rules
 
 Targets = list[tuple[Queue, list[Range]]]
 Groups = list[tuple[list[Queue], list[Range] | None]]
@@ -145,6 +146,9 @@ def asks_of_bodies(address: Address) -> bool:
 
 NUMBERED: Final = 250  # messages of one step whose numbers are looked for, and remembered: half a millisecond
 ADMITTED: Final = 50  # messages that one last-value queue admits in one step: the same
+ROLLED: Final = (
+    4 * ADMITTED
+)  # and messages for which one ring makes room: each may push out one that stands alone
 ALL: Final = 1 << 62
 
 
@@ -159,11 +163,11 @@ def portion_of(shape: Shape) -> int:
 
 def at_once(address: Address, shape: Shape) -> int:
     """Messages of one run that may go to an address in one step: one where bodies are looked into, and a portion where last-value queues
-    ask for the key of each and take out what it replaces."""
+    ask for the key of each and take out what it replaces, or rings make room."""
     if asks_of_bodies(address):
         return 1
-    keyed = sum([_keyed(known) for known in _reached(address)])
-    return min(portion_of(shape), max(1, ADMITTED // keyed) if keyed else ALL)
+    cost = sum([_cost_of_admitting(known) for known in _reached(address)])
+    return min(portion_of(shape), max(1, ROLLED // cost) if cost else ALL)
 
 
 def in_parts(run: Run, most: int) -> Iterator[Run]:
@@ -206,13 +210,16 @@ def _reached(address: Address) -> list[Address]:
     return found
 
 
-def _keyed(address: Address) -> int:
-    """How many last-value queues there are, as far as anybody looks."""
-    found = len(address.topics) if address.rules.last_value_key else 0
+def _cost_of_admitting(address: Address) -> int:
+    """What it takes to have a message admitted by its rings and last-value queues, as far as anybody looks: one for a ring."""
+    found = len(address.topics) * _cost_by(address.rules)
     for queue in islice(address.anycast.values(), FEW):
-        if queue.rules.last_value_key:
-            found += 1
+        found += _cost_by(queue.rules)
     return found
+
+
+def _cost_by(rules: Rules) -> int:
+    return (ROLLED // ADMITTED if rules.last_value_key else 0) + (rules.ring_size >= 0)
 
 
 def _of_anycast(address: Address, run: Run, whole: list[Range]) -> Targets:
