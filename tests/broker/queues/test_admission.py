@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
-from stompbox.broker.queues import reclaim
+from stompbox.broker.logs.segments import Segment
+from stompbox.broker.queues import arrivals, paging, reclaim
+from stompbox.broker.queues.admission import Admission
+from stompbox.broker.queues.consumer import AckMode
 from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from tests.broker.queues.test_browsing import look
 from tests.broker.test_schedule import drained
-from tests.broker.world import World
+from tests.broker.world import Got, World
 
 LAST = AddressSetting(match="q", default_last_value_key="key")
 RING = AddressSetting(match="q", default_ring_size=5)
@@ -203,3 +207,37 @@ def test_a_long_last_value_key_is_remembered_by_its_digest() -> None:
     assert len(admission._latest) == 3
     assert max(map(len, admission._latest)) <= 64
     assert names(all_of(world)) == ["a2", "c1", "b2"]
+
+
+def test_a_long_run_in_the_log_is_looked_through_in_portions_after_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For its keys, and when it is loaded. Only the newest of each is delivered."""
+    count, keys, looked = 2000, 700, 0
+    learn, take = Admission._learn, arrivals.take
+
+    def learns(admission: Admission, queue: Any, segment: Segment) -> None:
+        nonlocal looked
+        looked += len(segment)
+        learn(admission, queue, segment)
+
+    def takes(queue: Any, segment: Segment) -> None:
+        nonlocal looked
+        looked += len(segment)
+        take(queue, segment)
+
+    world = World(LAST, page_size=2500, portion=1000)
+    bodies = [b"%d" % number for number in range(count)]
+    world.send("q", *bodies, holes={"key": [b"%d" % (number % keys) for number in range(count)]})
+    world.commit()
+    world = world.restart()
+    monkeypatch.setattr(Admission, "_learn", learns)
+    monkeypatch.setattr(arrivals, "take", takes)
+    world.on_queue(world.consumer("c", AckMode.AUTO), "q")
+    got: list[Got] = []
+    most = 0
+    while world.serve() or world.engine.dispatch_rest(lambda: False):
+        most, looked = max(most, looked), 0
+        got += world.out()
+    assert 0 < most <= 2 * paging.KEYED
+    assert [one.body for one in got + world.settle()] == bodies[-keys:]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stompbox.broker.kinds import Rules
 from stompbox.broker.logs.segments import Segment, key_of, values_of
 from stompbox.broker.queues import paging
+from stompbox.broker.work import MESSAGE
 from stompbox.message import octets_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Admission:
         "_latest",
         "_ring_size",
         "_unknown",
+        "is_learning",
         "is_reading",
         "paged",
     )
@@ -58,7 +60,7 @@ class Admission:
         self._ring_size = rules.ring_size
         self._latest: dict[bytes, Segment | Left] = {}  # each of one message, by key
         self._unknown = (0, 0)  # offsets in the log whose keys are to be looked at
-        self.is_reading = False
+        self.is_reading = self.is_learning = False
         self._is_purged = rules.is_purged
         self._is_enabled = rules.is_enabled
         self.paged = self._doubted_below = 0  # what is in the log alone below this offset is not counted
@@ -245,7 +247,7 @@ class Admission:
     def look(self, queue: LoggedQueue) -> None:
         """Reads the next portion of what has keys that are not known."""
         start, stop = max(self._unknown[0], queue.paged_from), self._unknown[1]
-        if self.is_reading or queue.paged_from < 0 or start >= stop:
+        if self.is_reading or self.is_learning or queue.paged_from < 0 or start >= stop:
             return
         found = paging.read(queue.engine, queue, start, _found, stop)
         if found is None:
@@ -254,16 +256,37 @@ class Admission:
             self.learn(queue, *found, start=start)
 
     def learn(self, queue: LoggedQueue, runs: list[Run], until: int, *, start: int) -> None:
-        """The keys of what was read, complete up to `until`: of each only the newest stays."""
-        self.is_reading = False
-        self._unknown = (until, self._unknown[1])
+        """The keys of what was read, complete up to `until`: of each only the newest stays. In steps, and nothing is loaded meanwhile."""
+        self.is_reading, self.is_learning = False, True
+        steps = self._learning(queue, runs, (start, until), self._unknown[1])
+        queue.engine.later.take((Admission.learn, self), steps, by=queue.client)
+
+    def _learning(
+        self, queue: LoggedQueue, runs: list[Run], part: tuple[int, int], end: int
+    ) -> Iterator[None]:
         for run in runs:
-            for first, stop in queue.still_in_log(max(run.first, start), min(run.stop, until)):
-                for segment, is_wanted in paging.sifted(queue, run, first, stop):
-                    if is_wanted and not _is_scheduled(segment):
-                        self._learn(queue, segment)
-        if until < self._unknown[1]:
-            queue.engine.dispatch_later(queue)
+            for first, stop in paging.portions(queue, run, *part):
+                # what is not in the log alone any more is known already
+                low = max(first, queue.paged_from) if queue.paged_from >= 0 else stop
+                for segment in self._to_learn(queue, run, low, stop):
+                    self._learn(queue, segment)
+                queue.engine.work.spend(MESSAGE * paging.KEYED)
+                yield
+                is_there = queue.id in queue.engine.queues and queue.admission is self
+                if not is_there or self._unknown[1] != end:  # they are not to be looked at any more
+                    self.is_learning = False
+                    return
+        self.is_learning = False
+        self._unknown = (part[1], end)
+        queue.engine.dispatch_later(queue)
+
+    def _to_learn(self, queue: LoggedQueue, run: Run, first: int, stop: int) -> list[Segment]:
+        return [
+            segment
+            for low, high in queue.still_in_log(first, stop)
+            for segment, is_wanted in paging.sifted(queue, run, low, high)
+            if is_wanted and not _is_scheduled(segment)
+        ]
 
     def _learn(self, queue: LoggedQueue, segment: Segment) -> None:
         for key, part in self._by_key(segment):

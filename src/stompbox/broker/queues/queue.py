@@ -134,7 +134,8 @@ class Queue(LoggedQueue):
             arrivals.read_due(self, self.later)
         if self.admission is not None:
             self.admission.look(self)
-        if self.paged_from >= 0 and (self.takers or paging.reads_for_itself(self)):
+        is_learning = self.admission is not None and self.admission.is_learning
+        if self.paged_from >= 0 and not is_learning and (self.takers or paging.reads_for_itself(self)):
             if paging.wants_more(self):
                 paging.load(self.engine, self)
             elif not self.is_simple:
@@ -352,7 +353,7 @@ class Queue(LoggedQueue):
         at, work = start, self.engine.work
         for number, run in enumerate(runs):
             for first, end in paging.portions(self, run, at, stop):
-                work.spend(MESSAGE)
+                work.spend(MESSAGE * (end - first) if self.rules.last_value_key else MESSAGE)
                 if not paging.is_sifted_at_once(self, run, first, end):
                     self.unread = Unread(runs[number:], at, stop)
                     return at
