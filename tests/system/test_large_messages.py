@@ -217,7 +217,7 @@ def test_killed_after_the_receipt(serve: Serve, tmp_path: Path) -> None:
         client.say("ACK", id=got.headers["ack"], receipt="done")
         assert client.receive().command == "RECEIPT"
         killed(again)
-    last = serve(*arguments)
+    serve(*arguments)
     empty(tmp_path / "data")
 
 
@@ -228,7 +228,7 @@ def test_what_is_not_persistent_is_gone_after_a_restart(serve: Serve, tmp_path: 
         send(client, "/queue/large", 3 * MIB, persistent="false", receipt="sent")
         assert client.receive().command == "RECEIPT"
     assert served.stop() == 0
-    again = serve(*arguments)
+    serve(*arguments)
     empty(tmp_path / "data")
 
 
