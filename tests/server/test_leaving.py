@@ -16,6 +16,7 @@ from tests.server.turning import LOOKS, Recorded, World
 from tests.server.world import WITHIN, House, configured, play
 
 MANY = 500
+CLOSE = b"\x88\x80\0\0\0\0"  # as a client masks it
 
 
 def unsubscribed(count: int) -> int:
@@ -173,5 +174,21 @@ def test_a_broker_stops_whatever_comes_due_again_and_again(tmp_path: Path) -> No
         finally:
             broker.clock = lambda: first
         assert not broker.engine.is_dirty and broker.faults.last is None
+
+    play(configured(tmp_path), story)
+
+
+def test_who_has_closed_its_websocket_gets_nothing_while_its_socket_is_open(tmp_path: Path) -> None:
+    """What it got with `ack:auto` would be acknowledged, and not even be written."""
+
+    async def story(house: House) -> None:
+        gone = await house.client("websocket")
+        gone.say("SUBSCRIBE\nid:1\ndestination:/queue/q\nack:auto\nreceipt:there\n\n\0")
+        await gone.hear(b"receipt-id:there\n")
+        gone.writer.write(CLOSE)
+        await gone.hear(b"\x88\0")  # the broker's own, in answer
+        sender = await house.client()
+        sender.say("SEND\ndestination:/queue/q\nreceipt:sent\n\nx\0SUBSCRIBE\nid:1\ndestination:/queue/q\n\n\0")
+        assert b"\n\nx\0" in await sender.hear(b"\nx\0")
 
     play(configured(tmp_path), story)

@@ -100,7 +100,7 @@ class WebSocket:
         self._left = b""  # what waits for the next turn
         self._is_planned = False
         self._is_paused = False
-        self._is_lost = False  # the socket is gone,
+        self._is_lost = False  # the socket is gone, or the peer has said that it takes nothing more,
         self._until = 0.0  # and up to this time of the loop what it has read may wait
         self._is_refused = False
 
@@ -309,6 +309,7 @@ class WebSocket:
             self._refuse_size(self.connection)
         if self.protocol.close_expected():
             self.socket.close()
+            self.lost()  # as it takes no message any more (RFC 6455, 5.5.1): what would be for it stays for others
 
     def _refuse_size(self, connection: ClientEnd) -> None:
         """Ends the connection for a message whose fragments together, or whose octets when they are inflated, are more than it may have."""
