@@ -188,7 +188,9 @@ def test_who_has_closed_its_websocket_gets_nothing_while_its_socket_is_open(tmp_
         gone.writer.write(CLOSE)
         await gone.hear(b"\x88\0")  # the broker's own, in answer
         sender = await house.client()
-        sender.say("SEND\ndestination:/queue/q\nreceipt:sent\n\nx\0SUBSCRIBE\nid:1\ndestination:/queue/q\n\n\0")
+        sender.say(
+            "SEND\ndestination:/queue/q\nreceipt:sent\n\nx\0SUBSCRIBE\nid:1\ndestination:/queue/q\n\n\0"
+        )
         assert b"\n\nx\0" in await sender.hear(b"\nx\0")
 
     play(configured(tmp_path), story)
