@@ -19,7 +19,7 @@ def backlog(*offsets: int) -> Backlog:
 
 
 def test_the_first_is_that_of_all_places() -> None:
-    random, order = Random(7), Order[int]()
+    random, order = Random(7), Order()
     places = {place: backlog() for place in range(20)}
     run = run_of("q", *[b""] * 1000)
     for _ in range(2000):
@@ -39,7 +39,7 @@ def test_the_first_is_that_of_all_places() -> None:
 
 
 def test_what_is_gone_does_not_stay_behind_what_comes_first() -> None:
-    order = Order[int]()
+    order = Order()
     order.note(0, (0, 0))
     for place in range(1, 5000):
         order.note(place, (0, place))
@@ -48,7 +48,7 @@ def test_what_is_gone_does_not_stay_behind_what_comes_first() -> None:
 
 
 def test_who_is_noted_again_and_again_is_noted_once() -> None:
-    order = Order[int]()
+    order = Order()
     for head in range(5000, 0, -1):
         order.note(head % 10, (0, head))
     assert len(order) < 200

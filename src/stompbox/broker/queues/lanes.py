@@ -116,11 +116,11 @@ class Lanes:
         self._searching = 0  # and of those that may take long
         self._filled: dict[Binding, None] = {}  # those of them that have got something since `take_filled`
         self.unsorted: dict[Unsorted, Unsorted] = {}
-        self._to_sort: Order[Unsorted] = Order()
+        self._to_sort: Order = Order()
         self._not_asked: Unsorted | None = None  # of `unsorted`, which no selector was asked about
         # of the lanes but the common one, by who takes from them
-        self._orders: dict[Selector | None, Order[frozenset[Selector]]] = {}
-        self._own_order: Order[Binding] = Order()  # of those of consumers of their own
+        self._orders: dict[Selector | None, Order] = {}
+        self._own_order: Order = Order()  # of those of consumers of their own
         self._owing: dict[Binding, None] = {}  # those of these consumers for whom something waits there
         self._size = self._others = 0  # of all but the common one
         self.steps = 0  # that a message takes at the most which all selectors are asked about

@@ -6,9 +6,9 @@ is noted of those that are gone is dropped a portion at a time (sweeping.py), by
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush, heapreplace
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stompbox.broker import sweeping
 
@@ -27,10 +27,10 @@ class Waiting(Protocol):
     def first_head(self) -> Head | None: ...
 
 
-Place = TypeVar("Place", bound=Hashable)
+Place = Any  # what stands for a backlog: a lane, a consumer, lanes of before
 
 
-class Order(Generic[Place]):
+class Order:
     """Backlogs by their places (the lanes of a queue), ordered by the message that each gives next."""
 
     __slots__ = ("_heads", "_heap", "_swept", "_turn")
@@ -110,10 +110,10 @@ class Unsorted:
     def __init__(
         self,
         by_lane: dict[Any, Backlog],
-        order: Order[Any],
+        order: Order,
         *,
         asked: int = 0,
-        past: Iterable[Order[Any]] = (),
+        past: Iterable[Order] = (),
     ) -> None:
         self.asked = asked
         self.by_lane = by_lane
@@ -155,9 +155,9 @@ class Unsorted:
         return f"<Unsorted {len(self.by_lane)} lanes>"
 
 
-def noted(by_lane: dict[Any, Backlog]) -> Order[Any]:
+def noted(by_lane: dict[Any, Backlog]) -> Order:
     """An order of these lanes, each of which has something."""
-    found: Order[Any] = Order()
+    found: Order = Order()
     for lane, backlog in by_lane.items():
         found.note(lane, backlog.head)
     return found
