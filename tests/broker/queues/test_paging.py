@@ -191,3 +191,19 @@ def test_who_has_credit_again_gets_what_is_in_memory_before_what_is_further_back
         world.ack(all_of_it, got[0])
     assert taken == sorted(taken)
     assert taken[-1] == 6
+
+
+def test_a_queue_that_goes_before_it_has_read_on_takes_no_memory() -> None:
+    """Another subscription keeps in the log's memory what it would have read."""
+    world = World(page_size=2000)
+    world.on_topic(world.consumer("stays", window=0), "t")
+    goes = world.on_topic(world.consumer("goes", window=0), "t")
+    for _ in range(10):
+        world.send_to_topic("t", b"x" * 500)
+    world.engine.work.spend(world.engine.work.portion)
+    while got := [one for one in world.out() if one.consumer == "goes"]:
+        world.ack(goes, got[0])
+    assert len(world.engine.later) == 1, "what it would read waits for another turn"
+    world.close(goes)
+    world.settle()
+    assert world.engine.memory.count == 1, "what waits for the one that stays"

@@ -146,6 +146,8 @@ def load(engine: Engine, queue: LoggedQueue) -> None:
     log = queue.address.log
     if queue.is_loading or queue.paged_from < 0:
         return
+    if queue.id not in engine.queues:  # it has gone since this was put off
+        return
     if engine.work.is_over:  # what is next may be in memory, and its messages are asked about at once
         engine.later.add((load, queue), partial(load, engine, queue), by=queue.client)
         return
