@@ -13,6 +13,7 @@ from stompbox.broker.work import MESSAGE
 from stompbox.config import RoutingType
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, PageFullPolicy
 from stompbox.message import MULTICAST
+from stompbox.ranges import Ranges
 from tests.broker.world import World
 
 RULES = AddressSetting(match="#", max_delivery_attempts=1, dead_letter_address="dead")
@@ -335,3 +336,16 @@ def test_a_queue_that_goes_while_messages_go_back_leaves_no_memory_behind() -> N
         assert redrive.is_done
         assert world.engine.memory.size == 0
         assert not world.engine.returning
+
+
+def test_a_queue_that_goes_between_parts_of_one_run_leaves_no_memory_behind() -> None:
+    world = World(portion=1)
+    world.send("dead", *[b"x"] * (4 * STEP))
+    among = Ranges()
+    for offset in range(0, 4 * STEP, 2):
+        among.add(offset, offset + 1)
+    redrive = Redrive(world.engine, world.queue("dead"), among=among)
+    assert not redrive.is_done
+    world.engine.drop_queue(world.queue("dead"))
+    world.settle()
+    assert world.engine.memory.size == 0

@@ -84,6 +84,8 @@ class Redrive:
                 taken += 1
                 if taken % STEP == 0:
                     yield
+                if self.is_done:  # the queue is gone, and with it what was taken out of it just now
+                    return
         if self.is_done:
             return
         if self._left and 0 <= self.queue.paged_from < self.stop and not self._is_too_much:
