@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -112,6 +113,23 @@ def test_alike_they_are_one_run_and_each_has_its_receipts(tmp_path: Path) -> Non
         assert clients.receipts(1) == [b"r1"]
         assert clients.receipts(2) == [b"r2", b"r2"]
         assert clients.receipts(3) == [b"r3"]
+
+    played(tmp_path, work)
+
+
+def test_a_queue_that_asks_something_of_each_gets_them_one_by_one(tmp_path: Path) -> None:
+    async def work(wild: Wild) -> None:
+        clients = Clients(wild)
+        await clients.open()
+        found = wild.broker.engine.addresses["a"].only
+        assert found is not None
+        found.obey(replace(found.rules, last_value_key="key"))
+        wild.say(b"".join([said(n, send("a", f"from {n}", f"r{n}")) for n in (1, 2, 3)]))
+        await clients.received(3)
+        assert run_of(wild, "a", b"from 1") == [b"from 1"]
+        for number in (1, 2, 3):
+            await clients.hear(number, f"r{number}")
+        assert await clients.bodies("a") == ["from 1", "from 2", "from 3"]
 
     played(tmp_path, work)
 

@@ -138,6 +138,8 @@ def sends_together(senders: Sequence[Speaker], event: Sends) -> bool:
         return False
     if address.limits is not None or address.fanout is not None or engine.trouble is not None:
         return False
+    if address.only.admission is not None:  # it asks something of each: so many together are more than a step
+        return False
     if (destination.routing or address.kinds) != ANYCAST:
         return False
     try:
