@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
@@ -20,7 +22,7 @@ from stompbox.server.transport import tcp
 from stompbox.server.transport.tcp import Socket
 from stompbox.server.turns import FEW
 from tests.server.turning import Recorded, World
-from tests.server.world import House, configured, play
+from tests.server.world import Guest, House, configured, play
 
 WITHIN = 20.0  # seconds
 GET = (
@@ -124,15 +126,28 @@ def test_who_has_ended_its_side_is_not_met_once_more_when_it_is_to_go() -> None:
     assert not wire.written
 
 
+def half_closed(guest: Guest) -> None:
+    with socket.socket(fileno=os.dup(guest.writer.get_extra_info("socket").fileno())) as same:
+        same.shutdown(socket.SHUT_WR)
+
+
+def not_tls(guest: Guest) -> None:
+    os.write(guest.writer.get_extra_info("socket").fileno(), b"what is no record of TLS")
+
+
 @pytest.mark.parametrize("fast", [False, True], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize(
+    ("kind", "ends"), [("tcp", half_closed), ("tls", half_closed), ("tls", not_tls)],
+    ids=["TCP", "TLS", "no more TLS"],
+)  # fmt: skip
 def test_who_ends_its_side_and_does_not_read_is_let_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fast: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, kind: str, ends: Callable[[Guest], None], fast: bool
 ) -> None:
     """What it was told would stay in memory for ever, and be counted nowhere."""
     monkeypatch.setattr(tcp, "LAST_WORDS", 0.01)
 
     async def story(house: House) -> None:
-        guest = await house.client()
+        guest = await house.client(kind)
         connection = house.connection()
         guest.say("SUBSCRIBE\nid:1\ndestination:/topic/t\nreceipt:1\n\n\0")
         await guest.hear(b"receipt-id:1\n\n\0\n")
@@ -142,7 +157,7 @@ def test_who_ends_its_side_and_does_not_read_is_let_go(
             sender.say(f"SEND\ndestination:/topic/t\nreceipt:1\n\n{'x' * 50_000}\0")
             await sender.hear(b"receipt-id:1\n\n\0\n")
         assert not connection.unread.is_much, "it is read on"
-        guest.writer.write_eof()
+        ends(guest)
         await house.until(lambda: len(house.broker.sockets) == 1, "its socket is closed")
 
     play(configured(tmp_path), story, fast=fast)

@@ -261,7 +261,10 @@ class Socket(asyncio.Protocol):
         """The peer says no more, and may still read (`nc -N`): what waits for the disk is said first. Else the transport closes."""
         self._is_half_closed = True
         receiver = self._receiver
-        if not self._transport.can_write_eof():
+        if not self._transport.can_write_eof():  # TLS closes, once the system has taken what was written
+            if not self._closing:
+                self._in_time()
+                self._deadline = self._deadlines.within(LAST_WORDS, self, self._raw.abort)
             return False
         if not self._closing and receiver is not None and receiver.says_its_last():
             self._in_time()

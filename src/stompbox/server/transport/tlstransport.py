@@ -38,7 +38,9 @@ class Visitor(Protocol):
         """The hand-shake is done."""
 
     def data_received(self, data: bytes) -> None: ...
-    def eof_received(self) -> bool | None: ...
+    def eof_received(self) -> bool | None:
+        """The peer says no more, or nothing that could be deciphered."""
+
     def pause_writing(self) -> None: ...
     def resume_writing(self) -> None: ...
     def connection_lost(self, error: Exception | None) -> None: ...
@@ -110,6 +112,7 @@ class TlsTransport(asyncio.Protocol):
             visitor.data_received(found[0] if len(found) == 1 else b"".join(found))
         if self._fault is not None:
             self._is_closing = True
+            self._say_end()
             self._raw.close()  # what says why to the peer goes out
         elif is_over and visitor is not None and not visitor.eof_received():
             self.close()
@@ -190,7 +193,13 @@ class TlsTransport(asyncio.Protocol):
 
     def eof_received(self) -> bool | None:
         """Without a word of TLS before it: the raw transport closes by itself."""
+        self._say_end()
         return False
+
+    def _say_end(self) -> None:
+        """The raw transport closes once the system has taken all, and knows no deadline for that; before the hand-shake there is one."""
+        if self._is_met and self._visitor is not None:
+            self._visitor.eof_received()
 
     def pause_writing(self) -> None:
         if self._visitor is not None:
