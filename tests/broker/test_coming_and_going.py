@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from stompbox.broker import transactions
 from stompbox.broker.addresses import lifetimes
 from stompbox.broker.addresses.contracts import Divert
 from stompbox.broker.addresses.destinations import Destination, Temporaries, shown
@@ -238,6 +239,35 @@ def test_temporary_destinations_are_not_stored_and_go_together() -> None:
         own.make(Destination("/temp-queue/b", "b", ANYCAST, is_temporary=True))
     list(own.closing())
     assert life.engine.addresses == life.engine.queues == {}
+
+
+@pytest.mark.parametrize("name", ["a", "token-1"], ids=["short", "long"])
+@pytest.mark.parametrize("what", ["queue", "address"])
+def test_a_temporary_queue_that_an_operator_has_deleted_is_made_again(what: str, name: str) -> None:
+    """Its connection finds no half of it when it comes back to it, nor when it ends."""
+    life = Life()
+    own = Temporaries(life.engine, 5, lambda: "token", 2)
+    first = own.make(Destination("/temp-queue/a", "a", ANYCAST, is_temporary=True))
+    if what == "queue":
+        life.engine.drop_queue(next(iter(first.anycast.values())))
+    else:
+        list(transactions.dropping(life.engine, first, lambda: None))
+    second = own.make(Destination(f"/temp-queue/{name}", name, ANYCAST, is_temporary=True))
+    assert second is not first
+    assert list(life.engine.addresses.values()) == [second]
+    assert len(second.anycast) == 1
+    list(own.closing())
+    assert life.engine.addresses == life.engine.queues == {}
+
+
+def test_a_temporary_destination_that_an_operator_has_deleted_does_not_end_once_more() -> None:
+    life = Life()
+    own = Temporaries(life.engine, 5, lambda: "token", 2)
+    for kind, word in ((ANYCAST, "queue"), (MULTICAST, "topic")):
+        address = own.make(Destination(f"/temp-{word}/a", "a", kind, is_temporary=True))
+        list(transactions.dropping(life.engine, address, lambda: None))
+    list(own.closing())
+    assert len(own) == 0 and life.engine.addresses == {}
 
 
 def test_an_exact_queue_alone_gets_it_also_after_a_restart() -> None:

@@ -268,12 +268,23 @@ class Temporaries:
         return f"{self.space}{_FIRST_WORD[routing]}{self._token}"
 
     def own(self, destination: Destination) -> Address | None:
-        """The connection's own one of this name, the short one or the long."""
-        found = self._by_name.get((destination.routing, destination.address))
-        if found is not None:
+        """The connection's own one of this name, the short one or the long. Where an operator has deleted its queue, what is left goes."""
+        known = destination.routing, destination.address
+        found = self._by_name.get(known)
+        if found is None:
+            found = find(self.engine, destination)
+            if found is None or found.owner != self.owner:
+                return None
+        is_there = self.engine.addresses.get(found.name) is found
+        if is_there and (found.anycast or destination.routing != ANYCAST):
             return found
-        other = find(self.engine, destination)
-        return other if other is not None and other.owner == self.owner else None
+        self._by_name.pop(known, None)
+        self._drop(found)
+        return None
+
+    def _drop(self, address: Address) -> None:
+        if self.engine.addresses.get(address.name) is address:  # no operator has deleted it
+            self.engine.drop_address(address)
 
     def make(self, destination: Destination) -> Address:
         """The connection's own one of this name, made when it is not there yet. Raises Refused for another's."""
@@ -308,7 +319,7 @@ class Temporaries:
     def closing(self) -> Iterator[None]:
         """The connection ends: so do they, with what is in them, one in each step."""
         while self._by_name:
-            self.engine.drop_address(self._by_name.popitem()[1])
+            self._drop(self._by_name.popitem()[1])
             yield
 
     def __repr__(self) -> str:
