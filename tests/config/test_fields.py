@@ -130,6 +130,16 @@ def test_a_range_has_both_ends_in_it_and_no_nan(number: float, inside: bool) -> 
     assert within(fields_of(AddressSettings)["redelivery-collision-avoidance-factor"], number) is inside
 
 
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63), 10**400])
+def test_a_whole_number_has_no_more_than_64_bits(number: int) -> None:
+    field = fields_of(AddressSettings)["expiry-delay"]
+    assert not within(field, number) and within(field, (1 << 63) - 1)
+
+
+def test_a_value_with_a_number_that_python_does_not_write_is_told_of_all_the_same() -> None:
+    assert shown([1 << 100_000]) == "a number of thousands of digits"
+
+
 def test_a_long_value_is_cut_in_errors() -> None:
     assert shown("x" * 100) == "'" + "x" * 56 + "..."
     assert shown(True) == "true"

@@ -20,6 +20,7 @@ from msgspec.structs import FieldInfo, fields
 
 from stompbox.numerals import ANY, whole
 
+LARGEST: Final = (1 << 63) - 1  # that a whole number may be: the store has no larger ones
 AUTO: Final = "auto"  # a number that the machine decides; -1 is the same
 _UNITS: Final = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -189,8 +190,10 @@ def parse_size(text: str) -> int:
 
 
 def within(field: Field, number: float) -> bool:
-    """Is `number` finite and inside the field's range?"""
+    """Is `number` finite, of 64 bits where it is a whole one, and inside the field's range?"""
     low, high = field.at_least, field.at_most
+    if isinstance(number, int) and abs(number) > LARGEST:
+        return False
     return math.isfinite(number) and (low is None or number >= low) and (high is None or number <= high)
 
 
@@ -215,5 +218,8 @@ def _plain(name: str) -> str:
 
 def shown(value: object) -> str:
     """A short repr of a wrong value, for error texts."""
-    text = repr(value) if not isinstance(value, bool) else str(value).lower()
+    try:
+        text = repr(value) if not isinstance(value, bool) else str(value).lower()
+    except ValueError:  # a number of thousands of digits, which TOML may have in hexadecimal
+        text = "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from stompbox.broker.queues.consumer import AckMode
-from stompbox.broker.queues.expiry import check, with_expiry
+from stompbox.broker.queues.expiry import LATEST, check, with_expiry
 from stompbox.config.settings import AddressSetting, AddressSettings
 from stompbox.errors import IllegalFrame
 from stompbox.message import Shape
@@ -40,6 +40,9 @@ def shape(expires: int = 0, **headers: str) -> Shape:
         ({"min_expiry_delay": 10, "max_expiry_delay": 50}, 0, NOW + 50),
         ({"min_expiry_delay": 10, "max_expiry_delay": 50, "expiry_delay": 7}, NOW + 99, NOW + 99),
         ({"no_expiry": True, "expiry_delay": 7}, NOW + 99, 0),
+        ({"expiry_delay": (1 << 63) - 1}, 0, LATEST),
+        ({"min_expiry_delay": (1 << 63) - 1}, NOW + 3, LATEST),
+        ({"max_expiry_delay": (1 << 63) - 1}, 0, LATEST),
     ],
 )
 def test_settings_decide(settings: dict[str, int], asked: int, expected: int) -> None:

@@ -28,6 +28,7 @@ from stompbox.message import EXPIRATION, Shape
 
 # ms between `expires` and `expiration` that are not worth an ERROR: a frame has been on its way
 TOLERANCE: Final = 1000
+LATEST: Final = 10**18 - 1  # ms since the epoch: no header says a later time, and the store has this one
 _WITH_EXPIRY: Final = "with-expiry"  # of Shape.cache
 
 
@@ -52,7 +53,7 @@ def check(shape: Shape, now: int) -> None:
 def with_expiry(shape: Shape, settings: AddressSettings, now: int) -> Shape:
     """The shape of messages that arrive now at an address with these settings."""
     asked = _asked(shape, now)
-    expires = _ruled(asked, settings, now) if is_ruled(settings) else asked
+    expires = min(_ruled(asked, settings, now), LATEST) if is_ruled(settings) else asked
     if expires == shape.expires:
         return shape
     key = (expires, expires == asked)
