@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.config.toml import Path, Scanner, read, write
+from stompbox.config.toml import DEEP, Path, Scanner, read, write
 from stompbox.errors import ConfigError
 
 # Every value is the number of the line on which its key, or as an element itself, stands.
@@ -144,3 +144,25 @@ def test_broken_toml_is_named_with_its_line(text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(text, "x.toml")
     assert (caught.value.code, str(caught.value)) == ("config-syntax", problem)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".".join(["a"] * 200_000) + " = 1",
+        "[" + ' . "b".'.join(["a"] * 100_000) + "]",
+        "x = {" + ".'c'.".join(["a"] * 100_000) + " = 1}",
+        "x = " + "[" * DEEP + "1, 2" + "]" * DEEP,
+    ],
+)
+def test_keys_that_are_too_deep_are_refused_before_anything_takes_the_square_of_that(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^f\.toml: not TOML: nested too deeply$"):
+        read(text, "f.toml")
+
+
+@pytest.mark.parametrize(
+    "value", ['"{}"', "'{}'", '"""\n{}\\""""""', "'''{}'''''", "1 # {}", '"""{}"""" # {}', '["{}\\"", "{}"]']
+)
+def test_texts_and_comments_have_any_number_of_dots(value: str) -> None:
+    text = "x = " + value.replace("{}", "a." * 10_000)
+    assert read(text, "f.toml") == (tomllib.loads(text), Scanner(text).lines())

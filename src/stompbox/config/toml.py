@@ -6,6 +6,7 @@ valid and what it means; the scanner here runs only on text that `tomllib` has a
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from re import search
@@ -16,11 +17,23 @@ from stompbox.errors import ConfigError
 Path = tuple[str | int, ...]
 
 _QUOTES: Final = ('"""', "'''", '"', "'")
+DEEP: Final = 32  # words and numbers from the root to a key: what reads TOML takes the square of them
+# texts, which may have any number of dots, and comments. Nothing is looked at twice, in texts without an end neither
+_TEXTS: Final = re.compile(
+    r'"""(?:[^"\\]++|\\[\s\S]|"(?!""))*+(?:"{3,5}+)?'
+    r"|'''(?:[^']++|'(?!''))*+(?:'{3,5}+)?"
+    r'|"(?:[^"\\\n]++|\\.)*+"?'
+    r"|'[^'\n]*+'?"
+    r"|#[^\n]*+"
+)
+_CHAIN: Final = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{DEEP}}}")
 
 
 def read(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
     """(content, line of each key). `name` is the file's, for errors. Raises ConfigError."""
     try:
+        if _CHAIN.search(_TEXTS.sub(_word_for, text)):
+            raise RecursionError
         content = tomllib.loads(text)
         return content, Scanner(text).lines()
     except tomllib.TOMLDecodeError as error:
@@ -31,6 +44,11 @@ def read(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
         raise ConfigError("config-syntax", f"{name}: not TOML: nested too deeply") from None
     except ValueError as error:  # a number of thousands of digits
         raise ConfigError("config-syntax", f"{name}: not TOML: {error}") from None
+
+
+def _word_for(found: re.Match[str]) -> str:
+    """What stands for a text, which may be a word of a key, or for a comment, while keys are looked at."""
+    return "" if found[0].startswith("#") else "_"
 
 
 def _where_and_what(problem: str, text: str, name: str) -> str:
@@ -54,7 +72,7 @@ def _of_another_broker(text: str) -> str:
 
 
 class Scanner:
-    """Walks over valid TOML and notes the line of every key and array element."""
+    """Walks over valid TOML and notes the line of every key and array element. Raises RecursionError where one is too deep."""
 
     def __init__(self, text: str) -> None:
         self._text: Final = text.replace("\r\n", "\n")
@@ -145,6 +163,8 @@ class Scanner:
         self._value(path)
 
     def _value(self, path: Path) -> None:
+        if len(path) > DEEP:
+            raise RecursionError
         letter = self._text[self._at]
         if letter == "[":
             self._array(path)
