@@ -155,6 +155,33 @@ def test_who_asks_and_does_not_read_is_closed(monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(play())
 
 
+def test_answers_that_nobody_reads_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first reader does not read: who asks for as much is told 503, and what is small is answered."""
+    begun: list[int] = []
+    pause = http.HttpProtocol.pause_writing
+
+    def paused(protocol: http.HttpProtocol) -> None:
+        begun.append(protocol.transport.get_write_buffer_size())
+        monkeypatch.setattr(http, "UNREAD", begun[0] + 10_000)
+        pause(protocol)
+
+    monkeypatch.setattr(http.HttpProtocol, "pause_writing", paused)
+    names = [f"{number}{'x' * 1000}" for number in range(10_000)]
+
+    def ask(client: socket.socket) -> bytes:
+        with socket.create_connection(client.getpeername()) as idle:
+            idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            idle.sendall(LIST)
+            idle.recv(1)
+            small = after(GOOD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            with socket.create_connection(client.getpeername()) as other:
+                assert small(other).startswith(b"HTTP/1.1 200 ")
+            return after(LIST)(client)
+
+    assert played(ask, names).startswith(b"HTTP/1.1 503 ")
+    assert len(begun) == 1
+
+
 def test_a_slow_reader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "UNREAD_WITHIN", 0.0)
 

@@ -142,6 +142,7 @@ class Shared:
         sessions: Sessions,
     ) -> None:
         self.sessions = sessions
+        self.making = asyncio.Lock()  # messages are made an answer one after the other: they may be large
         self.lags = lags
         self.history = history
         self.metrics = metrics

@@ -31,6 +31,9 @@ CONNECTIONS: Final = 100
 HEAD_WITHIN: Final = 10.0  # seconds for a request's head and the hand-shake of TLS before it, and for the next head after an answer
 HEAD: Final = 32 << 10  # bytes of a request's head
 UNREAD_WITHIN: Final = 30.0  # seconds in which a client takes some of an answer that waits for it
+UNREAD: Final = (
+    32 << 20
+)  # octets of answers that nobody has taken yet, of all connections together; another one is 503
 PART: Final = 1024  # octets of what was read that are parsed as one,
 EVENTS: Final = 100  # and how often that is done in one go: less than a millisecond
 LINES: Final = 100  # of a head, or of trailers
@@ -83,6 +86,7 @@ class HttpProtocol(H11Protocol):
     _unread: asyncio.TimerHandle | None = None  # while much of an answer waits for its reader
     conn: Parser
     _is_put_off = False  # what it has said waits for a turn
+    _under_way = 0  # octets of the answer that is being written
     peer = "local"
 
     def __init__(
@@ -99,6 +103,7 @@ class HttpProtocol(H11Protocol):
         self._turns = listener.broker.turns
         self._faults = listener.broker.faults
         self.answered = asyncio.Event()  # once
+        self._inner, self.app = self.app, self._answer
 
     def accepted(self, transport: asyncio.Transport) -> None:
         """The hand-shake of TLS is still to come: it has a deadline, and a place as everybody."""
@@ -177,6 +182,37 @@ class HttpProtocol(H11Protocol):
             self._faults.drop(self, "a request was parsed", error)
         if self.conn.is_cut and not self.transport.is_closing():
             self._put_off()
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        """Nothing is made for who has not read the last answer, and what has been made is 503 where others do not read too much."""
+        await self.flow.drain()
+        is_refused = False
+
+        async def send_bounded(message: Any) -> None:
+            nonlocal is_refused
+            if message["type"] == "http.response.start":
+                length = int(dict(message["headers"]).get(b"content-length", b"0"))
+                is_refused = self._is_too_much(length)
+                if is_refused:
+                    await service_unavailable(scope, receive, send)
+                    return
+                self._under_way = length
+            if not is_refused:
+                await send(message)
+
+        try:
+            await self._inner(scope, receive, send_bounded)
+        finally:
+            self._under_way = 0
+
+    def _is_too_much(self, length: int) -> bool:
+        unread = [one.unread for one in self.connections if isinstance(one, HttpProtocol)]
+        return any(unread) and sum(unread) + length > UNREAD
+
+    @property
+    def unread(self) -> int:
+        """Octets of an answer that are here still, the whole of it while it is being written."""
+        return max(self._under_way, self.transport.get_write_buffer_size())
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP is said where no answer has begun, and closes. Who waits for the rest of a body is told that it does not come."""

@@ -356,10 +356,13 @@ async def browse(asked: ApiRequest) -> object:
         with naming("limit"):
             raise IllegalFrame("bad-number", f"limit is {count}; allowed is a number from 1 to {most}")
     wanted = Wanted(asked.values["start"], asked.values["since"], await _selector(asked))
-    found, following = await messages.first_messages(
-        asked.broker, queue, count, wanted, is_whole=asked.values["whole"]
-    )
-    return await in_pieces(asked.broker.turns, {"queue": queue.name}, "messages", found, {"next": following})
+    async with asked.shared.making:
+        found, following = await messages.first_messages(
+            asked.broker, queue, count, wanted, is_whole=asked.values["whole"]
+        )
+        return await in_pieces(
+            asked.broker.turns, {"queue": queue.name}, "messages", found, {"next": following}
+        )
 
 
 async def _selector(asked: ApiRequest) -> Selector | None:
