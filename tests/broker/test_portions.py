@@ -506,3 +506,17 @@ def test_what_an_abort_gives_back_is_there_again_whole() -> None:
         list(consumer.holding_again(sent[:250], 100))
         assert len(known) == 500
         assert len(consumer.take_all()) == 500
+
+
+def test_who_finds_a_subscription_that_is_ending_and_waits_for_its_end_hears_of_it() -> None:
+    """Its queues are let go in steps: until all are gone it looks as if it were there."""
+    world = World()
+    consumer = world.on_queue(world.consumer(), "q")
+    heard: list[str] = []
+    consumer.on_close.append(lambda: heard.append("before"))
+    steps = transactions.closing(world.engine, consumer, is_failure=True)
+    next(steps)
+    consumer.on_close.append(lambda: heard.append("meanwhile"))
+    for _ in steps:
+        pass
+    assert heard == ["before", "meanwhile"]

@@ -294,8 +294,7 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
     was lost, which is an attempt of the oldest message that it had."""
     consumer.close()
     written, outbox = consumer.written, consumer.take_outbox()
-    while consumer.on_close:  # what is left of it refers to nobody
-        consumer.on_close.pop()()
+    _tell(consumer)  # what is left of it refers to nobody
     sent: list[Sent] = []
     for part in consumer.taking_all(PART):
         sent += part
@@ -311,6 +310,7 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
                 engine.drop_queue(queue)
             left.append(queue)
         yield
+    _tell(consumer)  # who has found it bound meanwhile, and waits for its end
     yield from giving_back(engine, sent, Outcome.LOST if is_failure else Outcome.RETURNED, written)
     for queues in taken_off(left, ENDED):  # a queue that has gone is let go here, with all that it had
         for queue in queues:
@@ -323,6 +323,11 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
     engine.unacknowledged.denied.pop(consumer, None)
     engine.unacknowledged.feed()
     yield
+
+
+def _tell(consumer: Consumer) -> None:
+    while consumer.on_close:
+        consumer.on_close.pop()()
 
 
 def dropping(engine: Engine, address: Address, on_done: Callable[[], None]) -> Iterator[None]:
