@@ -161,7 +161,7 @@ def test_answers_that_nobody_reads_are_bounded_together(monkeypatch: pytest.Monk
     pause = http.HttpProtocol.pause_writing
 
     def paused(protocol: http.HttpProtocol) -> None:
-        begun.append(protocol.transport.get_write_buffer_size())
+        begun.append(protocol.unread)
         monkeypatch.setattr(http, "UNREAD", begun[0] + 10_000)
         pause(protocol)
 
