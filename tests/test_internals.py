@@ -45,6 +45,7 @@ USED = {  # what is used -> the library, and what it is used for
         "typeshed's name for what logging hands to a formatter, for the type checker alone",
     ),
     "._ensure_initialized": ("pyspark", "as launch_gateway"),
+    "._unset_keepalive_if_required": ("uvicorn", "as H11Protocol: what was read is parsed in portions"),
     "._gateway": ("pyspark", "whether there is a Java already, and its process"),
     "._jsq": ("pyspark", "the progress of a query whose Python side has gone"),
 }
