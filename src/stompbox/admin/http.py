@@ -31,9 +31,8 @@ CONNECTIONS: Final = 100
 HEAD_WITHIN: Final = 10.0  # seconds for a request's head and the hand-shake of TLS before it, and for the next head after an answer
 HEAD: Final = 32 << 10  # bytes of a request's head
 UNREAD_WITHIN: Final = 30.0  # seconds in which a client takes some of an answer that waits for it
-UNREAD: Final = (
-    32 << 20
-)  # octets of answers that nobody has taken yet, of all connections together; another one is 503
+# octets of answers that nobody has taken yet, of all connections together; another one is 503
+UNREAD: Final = 32 << 20
 PART: Final = 1024  # octets of what was read that are parsed as one,
 EVENTS: Final = 100  # and how often that is done in one go: less than a millisecond
 LINES: Final = 100  # of a head, or of trailers
@@ -87,7 +86,6 @@ class HttpProtocol(H11Protocol):
     conn: Parser
     _is_put_off = False  # what it has said waits for a turn
     _under_way = 0  # octets of the answer that is being written
-    peer = "local"
 
     def __init__(
         self,
@@ -120,7 +118,6 @@ class HttpProtocol(H11Protocol):
             self._take_place()
 
     def _take_place(self) -> None:
-        self.peer = self.client[0] if self.client else "local"
         self._expect()
         others = [one for one in self.connections if isinstance(one, HttpProtocol) and one is not self]
         same = [one for one in others if one.address == self.address]
@@ -139,6 +136,10 @@ class HttpProtocol(H11Protocol):
             self.connections.discard(gone)
             gone.transport.abort()
         return bool(waiting)
+
+    @property
+    def peer(self) -> str:
+        return self.client[0] if self.client else "local"
 
     @property
     def address(self) -> str:

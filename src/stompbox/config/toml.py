@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from re import search
 from typing import Any, Final
 
 from stompbox.errors import ConfigError
@@ -66,7 +65,7 @@ def _of_another_broker(text: str) -> str:
             "; it is XML, as Artemis's broker.xml: `stompbox import artemis` (or `activemq`) makes TOML of it, and docs/configuration.md "
             "says key by key what to write for it (From a broker.xml)"
         )
-    if search(r"(?m)^[ \t]*imq\.", text):
+    if re.search(r"(?m)^[ \t]*imq\.", text):
         return "; they are properties of OpenMQ: docs/configuration.md says key by key what to write for them (From OpenMQ's properties)"
     return ""
 

@@ -223,7 +223,8 @@ class Reading(Protocol):
 class Peer(Protocol):
     """A socket, whether or not somebody has logged in on it."""
 
-    peer: str
+    @property
+    def peer(self) -> str: ...
 
     def abort(self) -> None: ...
 

@@ -146,9 +146,8 @@ def asks_of_bodies(address: Address) -> bool:
 
 NUMBERED: Final = 250  # messages of one step whose numbers are looked for, and remembered: half a millisecond
 ADMITTED: Final = 50  # messages that one last-value queue admits in one step: the same
-ROLLED: Final = (
-    4 * ADMITTED
-)  # and messages for which one ring makes room: each may push out one that stands alone
+# and messages for which one ring makes room: each may push out one that stands alone
+ROLLED: Final = 4 * ADMITTED
 ALL: Final = 1 << 62
 
 

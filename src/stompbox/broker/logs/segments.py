@@ -158,27 +158,18 @@ class Segment:
         """What was cut off has its part of the size, if that is known. The shorter one's is added up: whoever cuts a segment to pieces, in
         any order, pays for n log n messages and not for the rest of them each time."""
         whole, values = self._size, self._values
-        is_rest = len(part) <= len(self)
-        if whole >= 0:
-            if is_rest:
-                self._size = whole - part.size
-            else:
-                self._size = -1
-                part.weigh(whole - self.size)
-        if values >= 0:
-            if is_rest:
-                self._values = values - part.values
-            else:
-                self._values = -1
-                part.weigh_values(values - self.values)
+        if whole < 0 and values < 0:
+            return
+        rest, shorter = (self, part) if len(part) <= len(self) else (part, self)
+        self._size = self._values = -1
+        rest.weigh(
+            whole - shorter.size if whole >= 0 else -1,
+            values - shorter.values if values >= 0 else -1,
+        )
 
-    def weigh(self, size: int) -> None:
-        """The size is known, and not to be added up."""
-        self._size = size
-
-    def weigh_values(self, values: int) -> None:
-        """Notes the octets of the values of holes, which are not to be added up."""
-        self._values = values
+    def weigh(self, size: int, values: int) -> None:
+        """The size, and the octets of the values of holes, are known and not to be added up; -1: they are not."""
+        self._size, self._values = size, values
 
     def come_back(self, deliveries: int, failures: int) -> None:
         """So many deliveries more, of which so many count as failed."""
