@@ -41,7 +41,6 @@ from stompbox.numerals import digits
 
 _NUMBERS: Final = count()
 MEMO: Final = 256  # octets
-_OCTETS: Final = "octets"  # of Shape.cache
 ANYCAST: Final = 1
 MULTICAST: Final = 2
 KINDS: Final = ANYCAST | MULTICAST
@@ -158,8 +157,8 @@ class Shape:
     """
 
     __slots__ = (
-        "cache", "destination", "expires", "has_length", "headers", "holes", "is_suspect", "number", "persistent", "plans", "priority",
-        "retain", "routes", "special", "was_sent",
+        "cache", "destination", "expires", "has_length", "headers", "holes", "is_suspect", "number", "octets", "persistent", "plans",
+        "priority", "retain", "routes", "special", "was_sent",
     )  # fmt: skip
 
     def __init__(
@@ -175,6 +174,8 @@ class Shape:
         self.number: Final = next(_NUMBERS)  # no other has it while this process runs
         self.headers: Final = headers
         self.destination: Final = headers["destination"]
+        # of the headers, as they are on the wire or nearly so
+        self.octets: Final = sum([len(name) + len(value) + 2 for name, value in headers.items()])
         self.holes: Final = holes
         self.persistent: Final = persistent
         self.priority: Final = priority
@@ -218,22 +219,12 @@ class Shape:
         return f"<Shape {self.destination} headers={len(self.headers)}{holes} priority={self.priority}>"
 
 
-def octets_of(shape: Shape) -> int:
-    """Octets of the headers that the shape's messages share."""
-    known: int | None = shape.cache.get(_OCTETS)
-    if known is None:
-        known = shape.cache[_OCTETS] = sum(
-            len(name) + len(value) + 2 for name, value in shape.headers.items()
-        )
-    return known
-
-
 class Run:
     """Consecutive messages of one shape. `columns[k][i]` is the value of hole k in message i; offsets are first .. first+n-1."""
 
     __slots__ = (
         "arrived", "asked", "bodies", "cache", "columns", "cost", "first", "holders", "is_large", "is_logged", "is_loose", "is_withdrawn",
-        "queue", "routing", "sender", "shape", "size", "takers",
+        "queue", "routing", "sender", "shape", "share", "size", "takers",
     )  # fmt: skip
 
     def __init__(
@@ -259,6 +250,7 @@ class Run:
         self.size = len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))  # body bytes
         self.is_large = isinstance(bodies[0], Large) if bodies else False
         self.cost = -1  # octets of memory, once somebody has asked (broker/logs/segments.py)
+        self.share = 0  # and those that each message of it takes beside its body
         self.holders = 0  # backlogs' segments that keep it in memory (broker/queues/memory.py)
         # of its messages: handed out and not acknowledged, once for each subscription (broker/queues/memory.py)
         self.takers = 0

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.message import Run, Shape, octets_of
+from stompbox.message import Run, Shape
 from stompbox.store import chunks
 from stompbox.store.cutting import EACH, pieces, split
 from tests.store.runs import QUEUE, run_lists, told
@@ -26,7 +26,7 @@ def test_pieces_hold_everything_in_order(runs: list[Run], limit: int) -> None:
 def test_pieces_are_few() -> None:
     """Portions of whole runs are filled up, and a long run is cut where the limit is reached."""
     bodies = [random.Random(1).randbytes(68)] * 1000
-    limit = 100 * (68 + EACH) + octets_of(QUEUE)
+    limit = 100 * (68 + EACH) + QUEUE.octets
     assert [sum(map(len, piece)) for piece in pieces([Run(QUEUE, bodies, first=0)], limit)] == [100] * 10
     single = [Run(QUEUE, bodies[:1], first=first) for first in range(1000)]
     assert [sum(map(len, piece)) for piece in pieces(single, limit)] == [100] * 10

@@ -140,7 +140,12 @@ class Engine(Catalogue):
             self.require_disk(address, run)
         if run.shape.special is not None:
             self.schedules.require([(address, run)])
-        if not is_answered:
+        if not is_answered or (
+            address.only is not None
+            and address.limits is None
+            and run.shape.special is None
+            and address.is_volatile(run)
+        ):  # nothing of it can be refused later: it needs no unit of work
             return self._publish(address, run)
         self.commits.begin()
         is_stored = False

@@ -71,11 +71,10 @@ class Account:
     def glance(self, connection: ClientConnection) -> None:
         """Looks, where something that counts may have come or gone."""
         is_kept = self.passing or self.is_stale or connection.transactions or connection.upload is not None
-        if (
-            is_kept
-            or connection.reading.left
-            or connection.pending.size + connection.decoder.pending > PASSING
-        ):
+        passing = connection.pending.size + connection.decoder.pending
+        if connection.reading.left:
+            passing += connection.reading.unobeyed
+        if is_kept or passing > PASSING:
             self.look(connection)
 
     def look(self, connection: ClientConnection) -> None:

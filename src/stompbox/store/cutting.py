@@ -11,7 +11,7 @@ from itertools import accumulate
 from operator import add
 from typing import Final
 
-from stompbox.message import MEMO, Run, Shape, octets_of
+from stompbox.message import MEMO, Run, Shape
 from stompbox.store.chunks import shape_bytes
 
 EACH: Final = 32  # bytes that a message costs beside its body, at a guess
@@ -21,7 +21,7 @@ def pieces(runs: Sequence[Run], limit: int) -> Iterator[Sequence[Run]]:
     """The runs in portions of about `limit` bytes, for chunks that can be read, decoded and deleted one at a time."""
     runs = [run for run in runs if run.bodies]
     sizes = [size_of(run) for run in runs]
-    if sum(sizes) + sum([octets_of(run.shape) for run in runs]) <= limit:
+    if sum(sizes) + sum([run.shape.octets for run in runs]) <= limit:
         if runs:
             yield runs
         return
@@ -29,7 +29,7 @@ def pieces(runs: Sequence[Run], limit: int) -> Iterator[Sequence[Run]]:
     size = 0
     shapes: set[bytes | int] = set()  # in the portion
     for run, weight in zip(runs, sizes, strict=True):
-        key, head = _key(run.shape), octets_of(run.shape)
+        key, head = _key(run.shape), run.shape.octets
         for part in split(run, limit) if weight > limit else (run,):
             more = weight if part is run else size_of(part)
             new = 0 if key in shapes else head
@@ -45,7 +45,7 @@ def pieces(runs: Sequence[Run], limit: int) -> Iterator[Sequence[Run]]:
 
 def _key(shape: Shape) -> bytes | int:
     """Equal shapes have one key, but for long ones, which nobody has in this form."""
-    return shape_bytes(shape) if octets_of(shape) <= MEMO else shape.number
+    return shape_bytes(shape) if shape.octets <= MEMO else shape.number
 
 
 def size_of(run: Run) -> int:

@@ -25,7 +25,7 @@ from typing import Final
 from msgspec import MsgspecError, Struct, field, msgpack
 
 from stompbox.errors import StoreError
-from stompbox.message import Run, octets_of
+from stompbox.message import Run
 from stompbox.store import watermark
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
 from stompbox.store.chunks import decode, head, shape_bytes, shape_of
@@ -343,7 +343,7 @@ def _size_of(commit: Commit, most: int) -> int:
     size = 0
     for runs in commit.runs.values():
         for run in runs:
-            size += run.size + EACH * len(run.bodies) + run.varying + octets_of(run.shape)
+            size += run.size + EACH * len(run.bodies) + run.varying + run.shape.octets
             if size > most:
                 return size
     return size

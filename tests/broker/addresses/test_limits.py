@@ -14,11 +14,11 @@ from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, PageFullPolicy
 from stompbox.errors import Refused
 from stompbox.handles import Large
-from stompbox.message import ANYCAST, MULTICAST, Run, Shape, octets_of
+from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from tests.broker.world import World, run_of
 
 BODY = b"x" * 100
-EACH = 100 + octets_of(Shape({"destination": "q"}))  # bytes of one such message, as they count
+EACH = 100 + Shape({"destination": "q"}).octets  # bytes of one such message, as they count
 FAIL, DROP, BLOCK = AddressFullPolicy.FAIL, AddressFullPolicy.DROP, AddressFullPolicy.BLOCK
 
 

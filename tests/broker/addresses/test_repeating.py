@@ -11,7 +11,7 @@ from stompbox.broker.addresses.repeating import IN_A_TURN, MOST_BYTES, after
 from stompbox.broker.sweeping import LEAST
 from stompbox.broker.work import TIME
 from stompbox.errors import Refused
-from stompbox.message import Shape, octets_of
+from stompbox.message import Shape
 from tests.broker.world import NOW, World
 
 DAY = 86_400_000
@@ -163,7 +163,7 @@ def test_who_may_not_send_any_more_sends_no_more() -> None:
 
 def test_limits() -> None:
     world = World()
-    world.engine.schedules.limit(5000 + octets_of(Shape({"destination": "q", **each(100, -1)})))
+    world.engine.schedules.limit(5000 + Shape({"destination": "q", **each(100, -1)}).octets)
     with pytest.raises(Refused, match="max-scheduled-bytes"):
         world.send("q", b"a" * 4001, headers=each(100, -1))
     world.send("q", b"a" * 4000, headers=each(100, 0))

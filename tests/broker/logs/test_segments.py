@@ -21,10 +21,10 @@ from stompbox.broker.logs.segments import (
     Segment,
     Spans,
     cost_of,
-    head_share,
+    share_of,
 )
 from stompbox.handles import Large, Staged
-from stompbox.message import MULTICAST, Run, Shape, octets_of
+from stompbox.message import MULTICAST, Run, Shape
 from tests.broker.world import run_of
 
 
@@ -93,14 +93,14 @@ def test_one_message_of_a_large_run_is_looked_at_alone() -> None:
 def test_empty_bodies_are_not_free() -> None:
     shape = Shape({"destination": "q", "note": "x" * 1000})
     run = Run(shape, [b""] * 10)
-    assert octets_of(shape) == len("destination") + len("q") + len("note") + 1000 + 2 * 2
-    assert cost_of(run) == Segment(run, 0, 10).cost == RUN + HEADER + 10 * EACH + octets_of(shape)
+    assert shape.octets == len("destination") + len("q") + len("note") + 1000 + 2 * 2
+    assert cost_of(run) == Segment(run, 0, 10).cost == RUN + HEADER + 10 * EACH + shape.octets
 
 
 def test_what_varies_counts_where_it_is() -> None:
     """A head whose values differ from message to message is in no shape, but in memory."""
     run = Run(Shape({"destination": "q"}, holes=("n",)), [b""] * 3, ([b"x" * 1000, b"", b"yy"],))
-    assert cost_of(run) == Segment(run, 0, 3).cost == RUN + 3 * EACH + octets_of(run.shape) + 1002 + 3 * VALUE
+    assert cost_of(run) == Segment(run, 0, 3).cost == RUN + 3 * EACH + run.shape.octets + 1002 + 3 * VALUE
     run.first = 0
     assert Segment(run, 0, 1).cost - Segment(run, 1, 2).cost == 1000
 
@@ -360,10 +360,10 @@ def test_texts_count_with_the_octets_that_they_take_in_memory(character: str, oc
 def test_the_messages_of_a_run_share_its_headers() -> None:
     shape = Shape({"destination": "q", "h": "x" * 60_000})
     alone, together = Run(shape, [b"body"], first=0), Run(shape, [b"body"] * 100, first=0)
-    assert head_share(alone) == octets_of(shape) > 60_000
-    assert 99 * head_share(together) < octets_of(shape) < 101 * head_share(together)
-    assert Segment(alone, 0, 1).octets == EACH + 4 + octets_of(shape)
-    assert Segment(together, 0, 100).octets <= 100 * (EACH + 4) + octets_of(shape)
+    assert share_of(alone) - EACH == shape.octets > 60_000
+    assert 99 * (share_of(together) - EACH) < shape.octets < 101 * (share_of(together) - EACH)
+    assert Segment(alone, 0, 1).octets == EACH + 4 + shape.octets
+    assert Segment(together, 0, 100).octets <= 100 * (EACH + 4) + shape.octets
 
 
 class Counted(bytes):

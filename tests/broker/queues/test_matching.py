@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stompbox.broker.queues import matching
 from stompbox.broker.queues.matching import FEW, Plan
-from stompbox.message import Run, Shape, octets_of
+from stompbox.message import Run, Shape
 from stompbox.selectors import Selector, compile_selector
 from tests.broker.world import STAYING
 
@@ -54,7 +54,7 @@ def test_timestamps(given: bytes, expected: int) -> None:
     run = Run(SHAPE, [b"body"], ([b"1"], [given]), first=0, arrived=5)
     known = matching.facts_of_message(run, 0, {"priority": 7})
     assert known["timestamp"] == expected
-    assert known["size"] == len(b"body") + octets_of(SHAPE)
+    assert known["size"] == len(b"body") + SHAPE.octets
     assert known["priority"] == 7
 
 

@@ -35,7 +35,7 @@ from stompbox.broker.undelivered import Fate
 from stompbox.config.settings import AddressFullPolicy, PageFullPolicy
 from stompbox.errors import Refused
 from stompbox.handles import Body
-from stompbox.message import Run, Shape, octets_of
+from stompbox.message import Run, Shape
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
@@ -97,7 +97,7 @@ class AddressLimits:
         """How many of these messages are taken, from the first on."""
         if room[0] <= 0 or room[1] <= 0:
             return 0
-        head = octets_of(shape)
+        head = shape.octets
         sums = list(accumulate([len(body) + head for body in bodies]))
         return min(len(bodies), bisect_left(sums, room[0]) + 1, room[1])
 
@@ -244,7 +244,7 @@ def requiring(sends: Iterable[tuple[Address, Run]]) -> Iterator[None]:
         if limits.fitting(run.shape, bodies, room) < len(bodies):
             raise limits.refusal()
         rooms[address] = (
-            room[0] - sum(map(len, bodies)) - octets_of(run.shape) * len(bodies),
+            room[0] - sum(map(len, bodies)) - run.shape.octets * len(bodies),
             room[1] - len(bodies),
         )
 
@@ -272,7 +272,7 @@ class Fitting:
         limits = address.limits
         if limits is None or limits.policy is not AddressFullPolicy.FAIL or not count:
             return
-        room, head = self._rooms.get(address) or limits.room(), octets_of(shape)
+        room, head = self._rooms.get(address) or limits.room(), shape.octets
         before = size - last + head * (count - 1)  # the last one may go beyond
         if room[0] <= 0 or room[1] < count or (count > 1 and before >= room[0]):
             raise limits.refusal()

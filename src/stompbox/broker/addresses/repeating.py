@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stompbox.broker import sweeping
 from stompbox.broker.addresses.makers import Maker
-from stompbox.broker.logs.segments import head_share
+from stompbox.broker.logs.segments import EACH, share_of
 from stompbox.broker.timers import Alarm
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.cron import cron_of
@@ -48,7 +48,7 @@ FOR_EVER: Final = -1
 
 def _cost(run: Run) -> int:
     """Octets that the schedules of its messages take, about: none of them shares its headers with another."""
-    heads = COST + head_share(run) * len(run)
+    heads = COST + (share_of(run) - EACH) * len(run)
     return run.size + run.varying + heads * len(run)
 
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any, Final, TypeVar
 
 from stompbox.broker import sweeping
-from stompbox.message import Run, Shape, octets_of, room_of
+from stompbox.message import Run, Shape, room_of
 
 T = TypeVar("T")
 
@@ -25,29 +25,44 @@ def _room_of(shape: Shape) -> int:
     known: int | None = shape.cache.get(_ROOM)
     if known is None:
         wide = sum([room_of(value) - len(value) for value in shape.headers.values()])
-        known = shape.cache[_ROOM] = octets_of(shape) + wide
+        known = shape.cache[_ROOM] = shape.octets + wide
     return known
 
 
-def head_share(run: Run) -> int:
-    """Octets of the headers of a run for each of its messages: all of them together keep the headers once."""
-    return _room_of(run.shape) // (len(run.bodies) or 1)
+def _shared(shape: Shape, room: int) -> int:
+    """Octets of a run and its shape, whose headers take `room`. Most shapes have but one run, or their runs are long."""
+    return RUN + room + HEADER * (len(shape.headers) - 1)
 
 
-def _shared(shape: Shape) -> int:
-    """Octets of a run and its shape. Most shapes have but one run, or their runs are long."""
-    return RUN + _room_of(shape) + HEADER * (len(shape.headers) - 1)
+def _weigh(run: Run) -> None:
+    """Notes what a run costs, and each of its messages."""
+    count, room = len(run.bodies), _room_of(run.shape)
+    run.share = EACH + room // (count or 1)
+    run.cost = _shared(run.shape, room)
+    if not (run.is_large and run.is_staged):
+        run.cost += (run.size if not run.is_large else 0) + EACH * count
+        if run.columns:
+            run.cost += run.varying + VALUE * count * len(run.columns)
 
 
 def cost_of(run: Run) -> int:
     """Octets of memory, about: a run of empty bodies is not free."""
-    if run.cost < 0 and run.is_staged:
-        run.cost = _shared(run.shape)
-    elif run.cost < 0:
-        run.cost = (run.size if not run.is_large else 0) + EACH * len(run.bodies) + _shared(run.shape)
-        if run.columns:
-            run.cost += run.varying + VALUE * len(run.bodies) * len(run.columns)
+    if run.cost < 0:
+        _weigh(run)
     return run.cost
+
+
+def share_of(run: Run) -> int:
+    """Octets that each message of a run takes beside its body: all of them together keep the headers once."""
+    if not run.share:
+        _weigh(run)
+    return run.share
+
+
+def taken_by(run: Run, size: int, count: int) -> int:
+    """Octets that so many messages of a run take, whose bodies have `size`: of bodies and headers which are in memory, and what is kept for
+    each."""
+    return (run.share or share_of(run)) * count + (0 if run.is_large else size)
 
 
 class Segment:
@@ -106,9 +121,8 @@ class Segment:
 
     @property
     def octets(self) -> int:
-        """Octets that bodies and headers take which are in memory, and what is kept for each of the messages."""
-        each = EACH + head_share(self.run)
-        return each * (self.stop - self.first) + (0 if self.run.is_large else self.size)
+        """Octets that its messages take (taken_by)."""
+        return taken_by(self.run, self.size, self.stop - self.first)
 
     @property
     def cost(self) -> int:
@@ -117,7 +131,12 @@ class Segment:
             return cost_of(self.run)
         run, count = self.run, self.stop - self.first
         values = self.values + VALUE * count * len(run.columns) if run.columns else 0
-        return (self.size if not run.is_large else 0) + EACH * count + _shared(run.shape) + values
+        return (
+            (self.size if not run.is_large else 0)
+            + EACH * count
+            + _shared(run.shape, _room_of(run.shape))
+            + values
+        )
 
     @property
     def values(self) -> int:

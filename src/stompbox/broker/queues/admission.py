@@ -22,7 +22,6 @@ from stompbox.broker.kinds import Rules
 from stompbox.broker.logs.segments import Segment, key_of, values_of
 from stompbox.broker.queues import paging
 from stompbox.broker.work import MESSAGE
-from stompbox.message import octets_of
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.contracts import Address
@@ -318,7 +317,7 @@ def _restored(queue: LoggedQueue, first: int, stop: int) -> bool:
 
 
 def _left(part: Segment) -> Left:
-    return Left(part.first, part.size + octets_of(part.run.shape))
+    return Left(part.first, part.size + part.run.shape.octets)
 
 
 def _is_scheduled(segment: Segment) -> bool:

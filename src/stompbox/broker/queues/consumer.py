@@ -17,10 +17,10 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stompbox.broker.logs.cursor import FAR
-from stompbox.broker.logs.segments import EVERY, Held, Segment, Spans
+from stompbox.broker.logs.segments import EVERY, Held, Segment, Spans, taken_by
 from stompbox.broker.queues.memory import Allowance
 from stompbox.broker.queues.roundrobin import RoundRobin, rank_of
-from stompbox.message import Run, octets_of, room_of
+from stompbox.message import Run, room_of
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ class Consumer:
         count = segment.fitting(room)
         if not self.is_either:
             count = min(count, self.window - self.messages_out)
-        return min(count, 1 + room // (1 + octets_of(segment.run.shape))) if self.ack is _AUTO else count
+        return min(count, 1 + room // (1 + segment.run.shape.octets)) if self.ack is _AUTO else count
 
     @property
     def last_turn(self) -> int:
@@ -355,8 +355,8 @@ class Consumer:
         binding.out += count
         binding.queue.out += size
         self.messages_out += count
-        self.allowance.take(run, segment.octets, count)
-        self.bytes_out += size + count * octets_of(run.shape) if self.ack is _AUTO else size
+        self.allowance.take(run, taken_by(run, size, count), count)
+        self.bytes_out += size + count * run.shape.octets if self.ack is _AUTO else size
 
     def release(self, binding: Binding, segment: Segment) -> None:
         size, count, run = segment.size, segment.stop - segment.first, segment.run
@@ -368,8 +368,8 @@ class Consumer:
         for looker in queue.lookers:
             looker(binding, segment)
         self.messages_out -= count
-        self.allowance.give_back(run, segment.octets, count)
-        self.bytes_out -= size + count * octets_of(run.shape) if self.ack is _AUTO else size
+        self.allowance.give_back(run, taken_by(run, size, count), count)
+        self.bytes_out -= size + count * run.shape.octets if self.ack is _AUTO else size
 
     def hold_again(self, sent: list[Sent]) -> None:
         """What aborted ACKs had taken is unacknowledged again, in the order in which it was sent."""
@@ -431,10 +431,11 @@ class Consumer:
     def take_flushed(self) -> list[Sent]:
         """auto: what was taken from the outbox, which the operating system has by now."""
         ledger, waiting = self.ledger, len(self.outbox)
-        left = [ledger.pop() for _ in range(waiting)] if waiting else ()
+        left = [ledger.pop() for _ in range(waiting)] if waiting else None
         sent = list(ledger)
         ledger.clear()
-        ledger.extendleft(left)
+        if left is not None:
+            ledger.extendleft(left)
         for binding, segment in sent:
             self.release(binding, segment)
         return sent

@@ -20,7 +20,7 @@ from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.questions import LIGHT, OPEN, Key
 from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate
 from stompbox.config.spaces import local
-from stompbox.message import Run, Shape, octets_of
+from stompbox.message import Run, Shape
 from stompbox.numerals import digits
 from stompbox.selectors import Budget, Selector
 from stompbox.selectors.intervals import Interval, Intervals
@@ -121,7 +121,7 @@ def is_long(selector: Selector, run: Run, first: int, stop: int) -> bool:
         return selector.needs_body
     low, high = first - run.first, stop - run.first
     varying = sum([max(map(len, column[low:high]), default=0) for column in run.columns])
-    return selector.searched * (octets_of(run.shape) + varying) // 64 > LONG
+    return selector.searched * (run.shape.octets + varying) // 64 > LONG
 
 
 def asked(
@@ -330,7 +330,7 @@ def facts_of_message(
 ) -> Facts:
     """What is known of one message; `shared` is what its shape says, `segment` what has become of it in the queue of this id."""
     known = shared.copy()
-    known["size"] = len(run.bodies[index]) + octets_of(run.shape)
+    known["size"] = len(run.bodies[index]) + run.shape.octets
     known["timestamp"] = _timestamp(run, index)
     known["redelivered"] = run.shape.is_suspect or (segment is not None and segment.is_redelivered)
     known["delivery_count"] = 1 if segment is None else segment.deliveries + 1

@@ -19,9 +19,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
-from stompbox.broker.logs.segments import EACH, Segment, cost_of, head_share
+from stompbox.broker.logs.segments import Segment, cost_of, share_of
 from stompbox.errors import TooManyBindings
-from stompbox.message import Run, Shape, octets_of
+from stompbox.message import Run, Shape
 
 NO_LIMIT: Final = 1 << 62
 LOOKED: Final = (
@@ -145,9 +145,8 @@ class Allowance:
         room, count = self.most - self.size, segment.stop - segment.first
         if segment.octets <= room:
             return count
-        each = EACH + head_share(segment.run)
         by_size = count if segment.run.is_large else segment.fitting(room)
-        return max(1, min(by_size, room // each))
+        return max(1, min(by_size, room // share_of(segment.run)))
 
     def __repr__(self) -> str:
         return f"<Allowance unacknowledged={self.size} of {self.most} subscribed={self.subscribed}>"
@@ -263,7 +262,7 @@ class Tally:
         self.size = self.count = 0
 
     def came(self, run: Run, ranges: Iterable[tuple[int, int]]) -> None:
-        head = octets_of(run.shape)
+        head = run.shape.octets
         for first, stop in ranges:
             count = stop - first
             start = first - run.first
@@ -274,7 +273,7 @@ class Tally:
             )
 
     def gone(self, size: int, count: int, shape: Shape) -> None:
-        self.less(size + octets_of(shape) * count, count)
+        self.less(size + shape.octets * count, count)
 
     def less(self, size: int, count: int) -> None:
         """Counts messages off; `size`: with the octets of headers."""

@@ -20,6 +20,7 @@ HELD: Final = 256  # octets that messages in a transaction take beside their bod
 TOGETHER: Final = 100  # segments that a run of ACKs acknowledges in one step: two milliseconds,
 LOOKED: Final = 16  # and half as many for each of so many subscriptions that are looked at for each
 _DONE: Final = object()
+_CLIENT: Final = AckMode.CLIENT
 
 if TYPE_CHECKING:
     from stompbox.server.frames.speaker import Speaker
@@ -79,7 +80,7 @@ def _most_at_once(connection: Speaker) -> int:
     if connection.options.single_transaction:
         return 0
     for consumer in connection.consumers.values():
-        if consumer.ack is AckMode.CLIENT and len(consumer.ledger) > STEP:
+        if consumer.ack is _CLIENT and len(consumer.ledger) > STEP:
             return 0
     return max(1, TOGETHER // (1 + len(connection.consumers) // LOOKED))
 
@@ -94,7 +95,7 @@ def _acknowledge(connection: Speaker, queue: int, first: int, stop: int) -> tupl
     for consumer in connection.consumers.values():
         if queue not in consumer.bindings:
             continue
-        end = first + 1 if consumer.ack is AckMode.CLIENT else stop
+        end = first + 1 if consumer.ack is _CLIENT else stop
         sent, reached = consumer.take(queue, first, end, TOGETHER)
         if reached > first:
             connection.broker.engine.acknowledge(consumer, sent)
@@ -156,7 +157,7 @@ def _speaks_for_many(connection: Speaker, frame: Frame) -> Many | None:
     for consumer in _candidates(connection, frame):
         binding = consumer.bindings.get(queue)
         if (
-            consumer.ack is AckMode.CLIENT
+            consumer.ack is _CLIENT
             and len(consumer.ledger) > STEP
             and binding is not None
             and offset in binding.unacked
