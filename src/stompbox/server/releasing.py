@@ -43,7 +43,8 @@ class Releases:
     def _say_in_turns(self) -> None:
         self.due = deque(dict.fromkeys([*self.due, *self.broker.waiting]))
         turns = self.broker.turns
-        if self._say(turns.allowance()) and not self._is_planned:
+        # as long as a turn: who is told in another one sends its next message in another one, and each of them is a commit
+        if self._say(turns.clock() + turns.budget) and not self._is_planned:
             self._is_planned = True
             turns.later(self._say, OUTWARD)
 
