@@ -99,6 +99,18 @@ def test_receipts_of_one_commit_are_said_in_portions() -> None:
     assert not world.broker.waiting
 
 
+def test_a_commit_answers_who_waited_together_in_one_go_even_where_the_turn_is_over() -> None:
+    world = World()
+    clients = [world.client() for _ in range(LOOKS - 1)]
+    for client in clients:
+        world.broker.want_commit(client.connection)
+        client.connection.confirm([b"r"], waits=True)
+    while not world.broker.turns.is_over:
+        pass
+    world.broker._release(world.broker.sequence)
+    assert [client.confirmed() for client in clients] == [["r"]] * len(clients)
+
+
 def test_what_was_read_for_many_paged_queues_at_once_is_taken_in_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
