@@ -231,15 +231,22 @@ class Engine(Catalogue):
             only.offer(run, run.first, stop)
             return is_durable
         is_crowded = (
-            address.fanout is not None or len(address.topics) > fanout.MANY or address.steps > self.work.most
+            address.fanout is not None
+            or len(address.topics) > fanout.MANY
+            or address.steps > self.work.most
+            or address.settings.send_to_dla_on_no_route
         )
         targets, groups = fanout.audience(address, run) if is_crowded else (routing.targets(address, run), [])
         if not (targets or groups or address.streams or address.is_read or log.is_kept):
             self.counters["unrouted"] += stop - run.first
             if address.settings.send_to_dla_on_no_route:
-                return redelivery.unrouted(self, address, run)
+                return redelivery.unrouted(self, address, run, [(run.first, stop)])
         is_stored = self._store_if_needed(address, run, targets, groups)
-        if groups:
+        if address.settings.send_to_dla_on_no_route and not (
+            address.streams or address.is_read or log.is_kept
+        ):
+            is_stored |= fanout.leave_untaken(address, run, targets, groups)
+        elif groups:
             fanout.put_off(address, run, groups)
         if address.limits is not None:
             limits.came(run, targets)

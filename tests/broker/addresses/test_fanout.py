@@ -430,3 +430,42 @@ def test_a_reader_of_a_log_is_somebody_to_whom_a_message_goes() -> None:
     send_to_readers(streamed, b"a")
     assert [got.body for got in streamed.settle()] == [b"a"]
     assert streamed.engine.counters["unrouted"] == 0
+
+
+def many_selectors(*selectors: str) -> World:
+    """A topic at which all selectors together are too much for one turn, and whose messages must not vanish."""
+    rule = AddressSetting(match="t", send_to_dla_on_no_route=True, dead_letter_address="dead")
+    world = World(rule, portion=50)
+    for number, selector in enumerate(selectors):
+        world.on_topic(world.consumer(f"c{number}", selector=selector), "t")
+    world.on_queue(world.consumer("dead"), "dead")
+    return world
+
+
+@pytest.mark.parametrize("other", ["= 'y'", "LIKE '%y'", "= 'y' AND JMSMessageID <> 'z'"])
+def test_what_selectors_do_not_take_that_are_asked_later_goes_to_the_dead(other: str) -> None:
+    world = many_selectors(*[f"k = 'x{number}' OR k {other}" for number in range(200)])
+    for body in (b"a", b"x7"):
+        world.send_to_topic("t", body, headers={"k": body.decode()})
+    values = [b"x9", b"b", b"c"]
+    world.send("t", *values, routing=MULTICAST, holes={"k": values})
+    got = world.settle()
+    assert {(one.consumer, one.body) for one in got} == {
+        ("c7", b"x7"),
+        ("c9", b"x9"),
+        ("dead", b"a"),
+        ("dead", b"b"),
+        ("dead", b"c"),
+    }
+    assert len(got) == 5
+    assert world.engine.counters["unrouted"] == 3
+
+
+def test_a_selector_that_would_take_long_counts_as_if_it_took_the_message() -> None:
+    """It is asked in turns of its own, when all others have been."""
+    world = many_selectors(
+        *[f"k = 'x{number}'" for number in range(200)], " OR ".join([f"k = 'z{n}'" for n in range(300)])
+    )
+    world.send_to_topic("t", b"a", headers={"k": "a"})
+    assert world.settle() == []
+    assert world.engine.counters["unrouted"] == 0

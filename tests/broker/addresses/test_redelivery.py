@@ -8,6 +8,7 @@ import pytest
 
 from stompbox.broker.addresses import redelivery
 from stompbox.broker.addresses.redelivery import Outcome, Refusal
+from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.recovery import note_end
@@ -15,7 +16,8 @@ from stompbox.broker.transactions import Transaction
 from stompbox.broker.undelivered import MOST, OTHERS, REJECTED, TOO_OFTEN, Fate, Loss, Undelivered
 from stompbox.config.settings import AddressSetting
 from stompbox.config.spaces import space_of_host
-from stompbox.message import MULTICAST
+from stompbox.message import ANYCAST, MULTICAST
+from stompbox.selectors import compile_selector
 from stompbox.store.base import Commit
 from tests.broker.world import World
 
@@ -502,3 +504,29 @@ def test_no_route_goes_to_the_dead_where_settings_say_so() -> None:
     assert got.headers["_AMQ_ORIG_ADDRESS"] == "t"
     assert "_AMQ_ORIG_QUEUE" not in got.headers
     assert world.engine.counters["unrouted"] == len(run)
+
+
+def test_each_message_of_a_run_that_nobody_takes_goes_to_the_dead() -> None:
+    """Whether it comes alone or beside others that somebody takes; all of a run go together."""
+    world = World(AddressSetting(match="t", send_to_dla_on_no_route=True, dead_letter_address="dead"))
+    world.on_topic(world.consumer("x", selector="k = 'x'"), "t")
+    world.on_queue(world.consumer("dead"), "dead")
+    values = [b"a", b"x", b"b", b"c", b"x"]
+    world.send("t", *values, routing=MULTICAST, holes={"k": values})
+    got = world.settle()
+    assert [one.body for one in got if one.consumer == "x"] == [b"x", b"x"]
+    dead = [one for one in got if one.consumer == "dead"]
+    assert [(one.body, one.headers["k"]) for one in dead] == [(b"a", "a"), (b"b", "b"), (b"c", "c")]
+    assert {one.headers["dead-letter-reason"] for one in dead} == {"no-route"}
+    assert world.engine.counters["unrouted"] == 3
+    assert world.engine.counters["received"] == len(values) + 3
+
+
+def test_a_queue_with_a_filter_leaves_the_others_to_the_dead() -> None:
+    world = World(AddressSetting(match="q", send_to_dla_on_no_route=True, dead_letter_address="dead"))
+    address = world.address("q", ANYCAST)
+    world.engine.new_queue(address, "q", Kind.ANYCAST, compile_selector("k = 'x'"))
+    world.on_queue(world.consumer("q"), "q")
+    world.on_queue(world.consumer("dead"), "dead")
+    world.send("q", b"x", b"a", holes={"k": [b"x", b"a"]})
+    assert {(one.consumer, one.body) for one in world.settle()} == {("q", b"x"), ("dead", b"a")}

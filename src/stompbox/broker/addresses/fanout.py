@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.addresses import lifetimes, routing
+from stompbox.broker.addresses import lifetimes, redelivery, routing
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import cost_of
@@ -33,7 +33,7 @@ from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
-    from stompbox.broker.addresses.routing import Groups, Targets
+    from stompbox.broker.addresses.routing import Groups, Targets, Untaken
     from stompbox.broker.queues.matching import Range
     from stompbox.broker.queues.queue import Queue
     from stompbox.message import Run
@@ -118,13 +118,22 @@ MOST: Final = 1 << 20
 
 class Waiting:
     """A run, and the queues that are to be offered it. `parts`: what of it each takes, None where its selector is asked in its turn;
-    where all take the same, that stands in `same`. `left_out`: queues that do not want what this sender has sent.
-    `had`: those that had their turn. `joined`: the number of the last queue that the address had then."""
+    where all take the same, that stands in `same`. `untaken`: what of it nobody has taken, where
+    that goes to the dead letter address. `left_out`: queues that do not want what this sender has sent. `had`: those that had their turn.
+    `joined`: the number of the last queue that the address had then."""
 
-    __slots__ = ("had", "joined", "left_out", "parts", "queues", "run", "same", "size")
+    __slots__ = ("had", "joined", "left_out", "parts", "queues", "run", "same", "size", "untaken")
 
-    def __init__(self, run: Run, groups: Groups, left_out: Iterable[Queue], joined: int) -> None:
+    def __init__(
+        self,
+        run: Run,
+        groups: Groups,
+        left_out: Iterable[Queue],
+        joined: int,
+        untaken: Untaken | None = None,
+    ) -> None:
         self.run = run
+        self.untaken = untaken
         self.left_out = frozenset(left_out)
         self.joined = joined
         self.had: set[Queue] = set()
@@ -196,6 +205,8 @@ class Fanout:
         finally:
             self.is_offering = False
         if not waiting.left:
+            if waiting.untaken is not None and not waiting.run.is_withdrawn:
+                _send_untaken(self.address, waiting.run, waiting.untaken)
             self.runs.popleft()
             self.size -= waiting.size
             self._move()
@@ -228,7 +239,9 @@ class Fanout:
                 queue.skip(first, stop)
             return
         if ranges is None:
-            ranges = _asked(queue, run)
+            ranges = _asked(queue, run, must_know=waiting.untaken is not None)
+        if waiting.untaken is not None:
+            waiting.untaken.take(ranges)
         if queue.paged_from >= 0:
             engine.log_run(self.address, run, is_loose=True)
         for first, stop in ranges:
@@ -246,11 +259,16 @@ class Fanout:
         return f"<Fanout of {self.address.name}: {len(self.runs)} runs for {sum(waiting.left for waiting in self.runs)} queues>"
 
 
-def _asked(queue: Queue, run: Run) -> list[Range]:
-    """What a queue gets whose selector is asked in its turn: it leaves the run in the log and asks, unless its rules must know now."""
-    if queue.selector is None or paging.put_off(queue, run):
+def _asked(queue: Queue, run: Run, *, must_know: bool) -> list[Range]:
+    """What a queue gets whose selector is asked in its turn: it leaves the run in the log and asks, unless its rules must know now, or
+    those of its address and it does not take long. What is not known now counts as taken."""
+    selector, most = queue.selector, queue.engine.work.most
+    must_know = (
+        must_know and selector is not None and not selector.is_costly and selector.steps * len(run) <= most
+    )
+    if selector is None or (not must_know and paging.put_off(queue, run)):
         return [(run.first, run.stop)]
-    return wanted(queue.selector, run, run.first, run.stop, queue.address, queue=queue.id)
+    return wanted(selector, run, run.first, run.stop, queue.address, queue=queue.id)
 
 
 def _must_know(queues: Iterable[Queue]) -> bool:
@@ -273,7 +291,10 @@ def audience(address: Address, run: Run) -> tuple[Targets, Groups]:
         targets, groups = routing.split(address, run)
         sizes = [len(queues) if ranges is not None else LATER * len(queues) for queues, ranges in groups]
         are_few = address.fanout is None and sum(sizes) <= MANY
-        if are_few and not any(ranges is None and _must_know(queues) for queues, ranges in groups):
+        is_strict = address.settings.send_to_dla_on_no_route
+        if are_few and not any(
+            ranges is None and (is_strict or _must_know(queues)) for queues, ranges in groups
+        ):
             return targets + routing.flat(address, groups, run), []
         return targets, groups
     exact = routing.exactly(address, run)
@@ -293,14 +314,32 @@ def has_durable(address: Address, run: Run, groups: Groups) -> bool:
     )
 
 
-def put_off(address: Address, run: Run, groups: Groups) -> None:
+def leave_untaken(address: Address, run: Run, targets: Targets, groups: Groups) -> bool:
+    """Sends what none of these takes to the dead letter address, at once, or when all groups have been offered the run. True when the
+    run's receipt must wait for the next commit."""
+    untaken = routing.untaken(run, targets)
+    if not groups:
+        return _send_untaken(address, run, untaken)
+    put_off(address, run, groups, untaken)
+    return False
+
+
+def _send_untaken(address: Address, run: Run, untaken: Untaken) -> bool:
+    ranges = untaken.ranges
+    if not ranges:
+        return False
+    address.engine.counters["unrouted"] += sum([stop - first for first, stop in ranges])
+    return redelivery.unrouted(address.engine, address, run, ranges)
+
+
+def put_off(address: Address, run: Run, groups: Groups, untaken: Untaken | None = None) -> None:
     """Has the queues of these groups offered the run in steps."""
     fanout = address.fanout
     if fanout is None:
         fanout = Fanout(address, run.first)
         address.follow(fanout)
         address.engine.later.add(fanout, lambda: _go_on(address), by=run.sender)
-    fanout.add(Waiting(run, groups, address.no_locals.get(run.sender, ()), address.uses))
+    fanout.add(Waiting(run, groups, address.no_locals.get(run.sender, ()), address.uses, untaken))
     while fanout.size > MOST and not fanout.is_offering:
         fanout.step()
 

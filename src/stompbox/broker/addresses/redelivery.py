@@ -295,17 +295,28 @@ def dead(engine: Engine, queue: QueueState, segment: Segment, reason: str) -> No
     _note(engine, Loss(queue.name, reason, Fate.DEAD_LETTER), len(segment) - gone, gone)
 
 
-def unrouted(engine: Engine, address: Address, run: Run) -> bool:
-    """Sends messages that nobody gets to the dead letter address, where the settings say so (send-to-dla-on-no-route). True when its
-    receipt must wait for the next commit."""
+def unrouted(engine: Engine, address: Address, run: Run, ranges: Sequence[tuple[int, int]]) -> bool:
+    """Sends messages of a run that nobody gets, all together, to the dead letter address, where the settings say so
+    (send-to-dla-on-no-route). True when its receipt must wait for the next commit."""
     settings = address.settings
     own = _own_dead_letters(settings, address)
-    segment = Segment(run, run.first, run.stop)
+    if len(ranges) > 1:
+        run = _gathered(run, ranges)
+        ranges = [(run.first, run.stop)]
+    segment = Segment(run, *ranges[0])
     gone, is_stored = _send(
         engine, address, segment, {REASON: NO_ROUTE}, to=(settings.dead_letter_address, own)
     )
     _note(engine, Loss(address.name, NO_ROUTE, Fate.DEAD_LETTER), len(segment) - gone, gone)
     return is_stored
+
+
+def _gathered(run: Run, ranges: Sequence[tuple[int, int]]) -> Run:
+    """The messages of several ranges of a run, as a run of their own that is nowhere yet."""
+    indexes = [offset - run.first for first, stop in ranges for offset in range(first, stop)]
+    columns = tuple([[column[index] for index in indexes] for column in run.columns])
+    bodies = [run.bodies[index] for index in indexes]
+    return Run(run.shape, bodies, columns, first=0, arrived=run.arrived, sender=run.sender)
 
 
 def _note(engine: Engine, loss: Loss, sent: int, gone: int) -> None:

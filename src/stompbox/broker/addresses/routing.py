@@ -120,6 +120,43 @@ def others(address: Address, run: Run) -> Iterator[Queue]:
             yield queue
 
 
+class Untaken:
+    """Which messages of a run nobody has taken so far."""
+
+    __slots__ = ("_is_taken", "_run")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._is_taken = bytearray(len(run.bodies))
+
+    def take(self, ranges: Iterable[Range]) -> None:
+        for first, stop in ranges:
+            low, high = first - self._run.first, stop - self._run.first
+            self._is_taken[low:high] = b"\1" * (high - low)
+
+    @property
+    def ranges(self) -> list[Range]:
+        found: list[Range] = []
+        at = self._is_taken.find(0)
+        while at >= 0:
+            end = self._is_taken.find(1, at)
+            end = end if end >= 0 else len(self._is_taken)
+            found.append((self._run.first + at, self._run.first + end))
+            at = self._is_taken.find(0, end)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Untaken {self.ranges} of {self._run!r}>"
+
+
+def untaken(run: Run, targets: Targets) -> Untaken:
+    """Which messages of a run are for none of these."""
+    found = Untaken(run)
+    for _, ranges in targets:
+        found.take(ranges)
+    return found
+
+
 def set_aside(address: Address, run: Run, targets: Targets) -> None:
     """What a queue does not get although its selector and routing would take it, it must not find in the log later."""
     if run.routing >> FOR_ONE and len(address.anycast if run.routing & ANYCAST else address.topics) > FEW:
