@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stompbox.broker.queues import reclaim
+from stompbox.broker.queues import paging, reclaim
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.queues.reclaim import purge
@@ -207,3 +207,31 @@ def test_a_queue_that_goes_before_it_has_read_on_takes_no_memory() -> None:
     world.close(goes)
     world.settle()
     assert world.engine.memory.count == 1, "what waits for the one that stays"
+
+
+def test_who_has_no_credit_is_not_asked_again_for_each_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that is paged has very many consumers, all of which have what they want; who is fed is asked again."""
+    world = World(page_size=4000)
+    many = [
+        world.on_queue(world.consumer(f"c{number}", selector="k = 'a'", prefetch=1), "q")
+        for number in range(100)
+    ]
+    queue = world.queue("q")
+    world.send("q", *[b"first"] * len(many), headers={"k": "a"})
+    got = world.settle()
+    while not queue.is_paged:
+        world.send("q", b"next", headers={"k": "a"})
+    world.settle()
+    asked: list[object] = []
+    ask = paging._is_hungry
+    monkeypatch.setattr(paging, "_is_hungry", lambda *of: asked.append(of) or ask(*of))
+    for number in range(20):
+        world.send("q", b"last %d" % number, headers={"k": "a"})
+    assert len(asked) <= len(many), "once, and not for each message"
+    bodies: list[bytes] = []
+    while got:
+        bodies += [one.body for one in got]
+        for one in got:
+            world.ack(next(consumer for consumer in many if consumer.name == one.consumer), one)
+        got = world.settle()
+    assert bodies[-20:] == [b"last %d" % number for number in range(20)]

@@ -244,11 +244,7 @@ def look_ahead(engine: Engine, queue: LoggedQueue) -> None:
         return
     if queue.backlog.unsorted:  # memory may have something for them
         return
-    hungry = [binding for binding in queue.takers if _is_hungry(queue, binding)]
-    if len(hungry) < len(queue.takers):
-        for binding in queue.takers:
-            if not binding.consumer.has_credit:
-                binding.starve()
+    hungry = _hungry(queue)
     if not hungry:
         return
     start = min(_searched(queue, binding) for binding in hungry)
@@ -263,6 +259,15 @@ def look_ahead(engine: Engine, queue: LoggedQueue) -> None:
         queue.wait_for_log(is_waiting=True)
     else:
         _go_on(queue, there[0], start, there[1])
+
+
+def _hungry(queue: LoggedQueue) -> list[Binding]:
+    """Finds those for whom the log is looked through. Who has no credit is left out until he is fed, so that nobody is asked twice."""
+    ready = queue.ready
+    for binding in reversed(ready[:]):
+        if not binding.consumer.has_credit:
+            binding.leave_out(ready if ready.is_lasting else None)
+    return [binding for binding in ready if _is_hungry(queue, binding)]
 
 
 def _go_on(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> None:
