@@ -217,7 +217,7 @@ def estimate(queue: Queue, count: int, stored: tuple[int, int]) -> None:
     """So many messages wait in a queue, of all those that the store has of its log: how many these are, and their octets."""
     if queue.tally is not None and count:
         messages, size = stored
-        queue.tally.less(-(count * size // messages if messages else queue.size), -count)
+        queue.tally.less(-(count * size // messages if messages else queue.backlog.size), -count)
 
 
 def require(sends: Iterable[tuple[Address, Run]]) -> None:

@@ -286,7 +286,7 @@ def offer(queue: LoggedQueue, segment: Segment) -> None:
         is_next = lane is not None and not queue.is_halfway and not backlog.lane(lane).count
         if lane is not None and is_next and queue.give_lane(lane, part, queue.takers_of(lane)):
             continue
-        if not paging.fits(queue, backlog.size, part):
+        if not paging.fits(queue, queue.size, part):
             queue.page(part.run, part.first)
             if queue.admission is not None:
                 queue.admission.left(

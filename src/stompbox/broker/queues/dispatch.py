@@ -61,7 +61,9 @@ def dispatch(queue: SharedQueue) -> None:
         backlog.sort_some()
         if not backlog.unsorted:
             queue.sorted_out()
-    if _hand_out(queue) or backlog.unsorted:
+    is_more = _hand_out(queue)
+    backlog.settle()
+    if is_more or backlog.may_sort:
         queue.go_on_later()
 
 

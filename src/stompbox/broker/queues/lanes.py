@@ -27,6 +27,7 @@ from stompbox.broker.queues.backlog import Backlog, Left
 from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.queues.order import Head, Order, Unsorted, noted
+from stompbox.broker.queues.places import EMPTY, SWEPT, Places
 from stompbox.broker.queues.roundrobin import RoundRobin
 from stompbox.broker.work import MESSAGE
 from stompbox.selectors import Selector
@@ -43,6 +44,8 @@ class Engine(Protocol):
     def work(self) -> Work: ...
     @property
     def queues(self) -> Mapping[int, Any]: ...
+    @property
+    def page_size(self) -> int: ...
     def dispatch_later(self, queue: Any, /) -> None: ...
 
 
@@ -90,9 +93,9 @@ class Lanes:
     """Segments by lane. `common` is the lane of none, and the only one as long as no consumer has a selector or a lane of its own."""
 
     __slots__ = (
-        "_filled", "_in_order", "_last", "_looking", "_not_asked", "_numbers", "_orders", "_others", "_owing", "_own_order", "_places",
-        "_searching", "_size", "_steps", "_to_sort", "_uses", "address", "by_lane", "by_owner", "common", "expiring", "is_heavy",
-        "is_ranked", "queue", "selectors", "steps", "unsorted",
+        "_filled", "_in_order", "_last", "_looking", "_not_asked", "_numbers", "_orders", "_others", "_owing", "_own_order",
+        "_places", "_searching", "_size", "_steps", "_to_look", "_to_sort", "_uses", "address", "by_lane", "by_owner", "common",
+        "expiring", "is_heavy", "is_ranked", "places", "queue", "selectors", "steps", "unsorted",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +105,7 @@ class Lanes:
         self.queue = queue  # its id
         self.expiring = expiring
         self.is_ranked = is_ranked
+        self.places = Places(address.memory, address.engine.page_size)
         self.common = self._backlog()
         self.by_lane: dict[frozenset[Selector], Backlog] = {NONE: self.common}
         self._places: deque[frozenset[Selector]] = deque()  # all of them but that one, as they are looked at
@@ -123,6 +127,7 @@ class Lanes:
         self._own_order: Order = Order()  # of those of consumers of their own
         self._owing: dict[Binding, None] = {}  # those of these consumers for whom something waits there
         self._size = self._others = 0  # of all but the common one
+        self._to_look = 0  # lanes that may be empty, where there is no room for others
         self.steps = 0  # that a message takes at the most which all selectors are asked about
         # that is too much for one turn: each message is asked about in several, behind what others do
         self.is_heavy = False
@@ -142,7 +147,7 @@ class Lanes:
 
     @property
     def size(self) -> int:
-        """How many octets of memory the backlog takes, about."""
+        """How many octets of memory its messages take, about."""
         return self.common.size + self._size
 
     def lane(self, lane: Lane) -> Backlog:
@@ -157,6 +162,7 @@ class Lanes:
                 self._forget_empty()
             found = self.by_lane[lane] = self._backlog()
             self._places.append(lane)
+            self.places.take(lane)
         return found
 
     def _came(self, lane: Lane, backlog: Backlog, segment: Segment) -> None:
@@ -179,16 +185,28 @@ class Lanes:
         if backlog is not self.common:
             self._size -= segment.cost
             self._others -= len(segment)
+            if not backlog.count:
+                self._to_look = len(self._places)
 
-    def _forget_empty(self) -> None:
+    def settle(self) -> None:
+        """Lanes that take much and have nothing any more go, bit by bit."""
+        if self._others or self.places.size <= EMPTY or len(self.by_lane) == 1:
+            return
+        del self.by_lane[NONE]
+        left = Unsorted(self.by_lane, Order(), past=self._orders.values(), places=self.places.retire())
+        self.by_lane, self._places, self._orders = {NONE: self.common}, deque(), {}
+        self._to_be_sorted(left)
+
+    def _forget_empty(self, most: int = LOOKED) -> None:
         """Each message may be taken by others than the one before, so there could be ever more lanes. The next of them are looked at, round
         and round: there are never more than twice those that have something."""
-        for _ in range(LOOKED):
+        for _ in range(min(most, len(self._places))):
             lane = self._places.popleft()
             if self.by_lane[lane].count:
                 self._places.append(lane)
                 continue
             del self.by_lane[lane]
+            self.places.forget(lane)
             for key in (None, *lane):
                 order = self._orders.get(key)
                 if order is not None:
@@ -272,7 +290,10 @@ class Lanes:
         home: Backlog | None = segment.home
         assert home is not None
         self._went(home, segment)
-        return home.remove(segment)
+        left = home.remove(segment)
+        self._to_look = self._to_look if home.count else len(self._places)
+        self.settle()
+        return left
 
     def take_filled(self) -> list[Binding]:
         """Consumers whose own lanes have got something since this was asked last."""
@@ -369,11 +390,15 @@ class Lanes:
         self._later()
 
     def sort_some(self) -> None:
-        """Sorts, the oldest first, as long as this turn's work is not used up."""
+        """Sorts, the oldest first, as long as this turn's work is not used up, and there is room for lanes."""
         work = self.address.engine.work
+        if self.places.is_crowded:
+            self._make_room()
         while self.unsorted and not work.is_late:
             work.spend(MESSAGE)
             first = self._to_sort.first(self.unsorted)
+            if first is not None and self.places.is_crowded:
+                return
             left = next(reversed(self.unsorted)) if first is None else first[1]
             if first is not None:
                 self._sort_next(left)
@@ -382,6 +407,20 @@ class Lanes:
                 self._to_sort.forget(left)
                 if left is self._not_asked:
                     self._not_asked = None
+
+    @property
+    def may_sort(self) -> bool:
+        """Whether there is something to be sorted, and room for it, or lanes are still to be looked at that may be empty."""
+        if not self.unsorted or not self.places.is_crowded:
+            return bool(self.unsorted)
+        return self._to_look > 0 or self._to_sort.first(self.unsorted) is None
+
+    def _make_room(self) -> None:
+        """Looks at some lanes, each of which is looked at again when one has become empty, and lets those go that are."""
+        looked = min(SWEPT, self._to_look)
+        self._to_look -= looked
+        self._forget_empty(looked)
+        self.address.engine.work.spend(MESSAGE // 4 * looked)
 
     def _sort_next(self, left: Unsorted) -> None:
         lane = left.first
@@ -487,7 +526,8 @@ class Lanes:
             self._size += self.common.size
             self._others += self.common.count
             order = self._orders.pop(None, None) or Order()
-            left = Unsorted(self.by_lane, order, asked=self._last, past=self._orders.values())
+            places = self.places.retire()
+            left = Unsorted(self.by_lane, order, asked=self._last, past=self._orders.values(), places=places)
             if self.common.count:
                 left.note(NONE)
             self.common = self._backlog()
@@ -531,6 +571,7 @@ class Lanes:
                 found += taken
                 for segment in taken:
                     self._went(backlog, segment)
+        self.settle()
         return found
 
     def clear(self) -> list[Segment]:

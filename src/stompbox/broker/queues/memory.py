@@ -206,6 +206,10 @@ class Memory:
         if not run.holders:
             self._add(-cost_of(run), -len(run.bodies))
 
+    def count_beside(self, size: int) -> None:
+        """What is kept beside the messages takes so many octets more, or less."""
+        self._add(size, 0)
+
     def _add(self, size: int, count: int) -> None:
         self.size += size
         self.count += count

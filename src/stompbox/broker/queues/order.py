@@ -14,6 +14,7 @@ from stompbox.broker import sweeping
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.backlog import Backlog
+    from stompbox.broker.queues.places import Places
 
 Head = tuple[int, int]
 """Sorts backlogs by what they would give next: (-priority, offset)."""
@@ -105,7 +106,7 @@ class Unsorted:
     """Lanes of before, whose messages are to be sorted: the selectors up to the number `asked` were asked before, and those in the name of
     a lane took all of it. All of them that have something are in the `order`; what else is noted of them (`past`) goes bit by bit."""
 
-    __slots__ = ("_order", "_past", "asked", "by_lane")
+    __slots__ = ("_order", "_past", "_places", "asked", "by_lane")
 
     def __init__(
         self,
@@ -114,11 +115,13 @@ class Unsorted:
         *,
         asked: int = 0,
         past: Iterable[Order] = (),
+        places: Places | None = None,
     ) -> None:
         self.asked = asked
         self.by_lane = by_lane
         self._order = order
         self._past = list(past)
+        self._places = places
 
     @property
     def first_head(self) -> Head | None:
@@ -140,6 +143,8 @@ class Unsorted:
         """Something was taken out of the lane."""
         if not self.by_lane[lane].count:
             del self.by_lane[lane]
+            if self._places is not None and lane:
+                self._places.give_back((lane,))
 
     def give_up(self) -> bool:
         """Drops a portion of what is not needed any more. Whether there is anything left."""
@@ -147,8 +152,9 @@ class Unsorted:
             if not self._past[-1].give_up():
                 del self._past[-1]
         elif self.first_head is None:
-            for _ in range(min(GIVEN_UP, len(self.by_lane))):
-                self.by_lane.popitem()
+            gone = [self.by_lane.popitem()[0] for _ in range(min(GIVEN_UP, len(self.by_lane)))]
+            if self._places is not None:
+                self._places.give_back([lane for lane in gone if lane])
         return bool(self._past or self.by_lane)
 
     def __repr__(self) -> str:

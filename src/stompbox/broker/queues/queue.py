@@ -130,6 +130,8 @@ class Queue(LoggedQueue):
                 self._dispatch_common(RoundRobin([only]) if is_one and only is not None else self.ready)
         else:
             dispatch.dispatch(self)
+            if self.backlog.unsorted and self.backlog.places.is_crowded:
+                reclaim.give_back_unsorted(self)
         if self.later is not None:
             arrivals.read_due(self, self.later)
         if self.admission is not None:

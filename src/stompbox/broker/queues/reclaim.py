@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -25,6 +26,7 @@ from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:
     from stompbox.broker.logs.segments import Segment
+    from stompbox.broker.queues.backlog import Backlog
     from stompbox.broker.queues.delayed import Waits
     from stompbox.broker.queues.lanes import Lanes
     from stompbox.broker.queues.logged import LoggedQueue
@@ -75,16 +77,36 @@ def _relieving(engine: Whole) -> Iterator[None]:
         engine.relief.by(engine.now + IDLE)
 
 
+def give_back_unsorted(queue: LoggedQueue) -> None:
+    """There is no room for more lanes: what is still to be sorted is left to the log, where consumers that have credit look for it. What
+    cannot go just now, because the queue is used, is looked at again."""
+    key, engine = (give_back_unsorted, queue.id), queue.engine
+    if queue.backlog.places.begin_relief(engine.now, AGAIN):
+        engine.timers.at(engine.now + AGAIN, partial(_look_again, engine, queue.id))
+        engine.later.add(key, partial(_give_back_unsorted, key, queue), by=queue.client)
+
+
+def _give_back_unsorted(key: object, queue: LoggedQueue) -> None:
+    queue.engine.later.take(key, giving_back(queue, is_all=False), by=queue.client)
+
+
+def _look_again(engine: Engine, queue: int) -> None:
+    found = engine.queues.get(queue)
+    if found is not None:
+        engine.dispatch_later(found)
+
+
 def give_back(queue: LoggedQueue) -> None:
     """Frees what can go from the memory of a queue."""
     for _ in giving_back(queue):
         pass
 
 
-def giving_back(queue: LoggedQueue) -> Iterator[None]:
-    """Frees the memory of a queue in steps. From the first on what comes stays in the log; then what lies furthest back goes, so that after
-    each step the log alone has all from one offset on. It ends where the queue is used meanwhile."""
-    if not queue.count and not queue.has_waits:
+def giving_back(queue: LoggedQueue, *, is_all: bool = True) -> Iterator[None]:
+    """Frees the memory of a queue in steps; where it is not all, of what is behind all that is sorted into lanes. From the first on what
+    comes stays in the log; then what lies furthest back goes, so that after each step the log alone has all from one offset on. It ends
+    where the queue is used meanwhile."""
+    if queue.id not in queue.engine.queues or (not queue.count and not queue.has_waits):
         return
     log, engine = queue.address.log, queue.engine
     out = [segment for binding in queue.bindings if binding.out for segment in binding.taken()]
@@ -98,7 +120,7 @@ def giving_back(queue: LoggedQueue) -> Iterator[None]:
     state = _state(queue)
     # the others hold nothing back, as long as they have it in memory
     oldest = 0 if queue.is_durable else log.trimmed
-    while queue.has_waits and (taken := queue.waits.take_fresh(oldest, STEP)):
+    while is_all and queue.has_waits and (taken := queue.waits.take_fresh(oldest, STEP)):
         for when, segment in taken:
             _log(queue, segment)
             queue.leave_for_later(segment.first, segment.stop, when)
@@ -115,11 +137,14 @@ def giving_back(queue: LoggedQueue) -> Iterator[None]:
     fresh: list[Segment] = []
     least = oldest
     waiting = queue.backlog.standing()
+    lanes = queue.backlog
+    kept: set[Backlog | None] = set() if is_all else {*lanes.by_lane.values(), *lanes.by_owner.values()}
     while waiting:  # nothing is held here longer than it is needed: its memory goes step by step
         part = [segment for segment in waiting[-LOOKED:] if segment.home is not None]
         del waiting[-LOOKED:]
         fresh += [segment for segment in part if queue.is_fresh(segment)]
-        least = max([least, *[segment.stop for segment in part if not queue.is_fresh(segment)]])
+        stays = [segment for segment in part if segment.home in kept or not queue.is_fresh(segment)]
+        least = max([least, *[segment.stop for segment in stays]])
         engine.work.spend(LOOKED)
         yield
         if _state(queue) != state:
@@ -230,6 +255,7 @@ def _purging(queue: LoggedQueue, on_done: Callable[[], None]) -> Iterator[None]:
 def drop(queue: LoggedQueue) -> None:
     """The queue is gone: what it had in memory goes."""
     queue.forget_later()
+    queue.end_places()
     if queue.count or queue.has_waits or queue.groups is not None:
         queue.engine.later.take(object(), _dropping(queue), by=queue.client)
 

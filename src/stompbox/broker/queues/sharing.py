@@ -18,6 +18,7 @@ from stompbox.broker.queues.consumer import Binding, forget_missing, has_tiers, 
 from stompbox.broker.queues.delayed import Waits
 from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.queues.lanes import LANES, Lane, Lanes, takers_of, takes
+from stompbox.broker.queues.places import EMPTY
 from stompbox.broker.queues.roundrobin import RANK, RoundRobin
 from stompbox.broker.queues.state import QueueState
 from stompbox.broker.work import LOOK
@@ -92,8 +93,14 @@ class SharedQueue(QueueState):
 
     @property
     def size(self) -> int:
-        """How many octets of memory the backlog takes, about."""
-        return self._backlog.size if self._backlog is not None else 0
+        """How many octets of memory the backlog takes, about; with its lanes, where they take much."""
+        backlog = self._backlog
+        return backlog.size + max(0, backlog.places.size - EMPTY) if backlog is not None else 0
+
+    def end_places(self) -> None:
+        """The queue is gone: its lanes count for nobody."""
+        if self._backlog is not None:
+            self._backlog.places.end()
 
     @property
     def has_waits(self) -> bool:
