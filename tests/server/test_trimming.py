@@ -126,6 +126,7 @@ def test_where_it_does_not_help_it_is_not_done_at_each_look(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(trimming._malloc_trim() is None, reason="the C library cannot give back")
+@pytest.mark.usefixtures("own_process")
 def test_memory_of_clients_that_are_gone_is_back_soon(serve: Serve) -> None:
     """Transactions that are open, of many messages and connections, and then nobody."""
     served = serve("--memory", "--no-admin")

@@ -248,6 +248,7 @@ def test_too_little_space_is_a_full_disk_but_consumers_go_on(start: Start) -> No
     assert served.log.read_text().count("min-disk-free") == 1
 
 
+@pytest.mark.usefixtures("own_process")
 def test_memory_is_bounded_while_the_disk_refuses_and_senders_get_errors(
     start: Start,
 ) -> None:
@@ -266,6 +267,7 @@ def test_memory_is_bounded_while_the_disk_refuses_and_senders_get_errors(
     assert bodies(served) == [b"after"]
 
 
+@pytest.mark.usefixtures("own_process")
 def test_memory_is_bounded_while_the_disk_refuses_and_senders_wait(start: Start) -> None:
     """What is not read waits at its sender: a few buffers of the system's, and one read of the broker's for each."""
     served = start(

@@ -24,7 +24,10 @@ MANY = 24  # connections: with two fronts, none of which gets all
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("fronts")
-    served = start_broker(folder, "--memory", "--admin", "127.0.0.1:0", *FRONTS, *listeners(folder))
+    # through `env`: one whose memory is looked at is a process of its own
+    served = start_broker(
+        folder, "--memory", "--admin", "127.0.0.1:0", *FRONTS, *listeners(folder), through=("env",)
+    )
     yield served
     end(served)
     assert "Traceback" not in served.log.read_text()

@@ -78,6 +78,7 @@ def empty(data: Path) -> None:
 
 @pytest.mark.parametrize("opening", [tcp, tls, web])
 @pytest.mark.parametrize("place", ["--data=data", "--memory"])
+@pytest.mark.usefixtures("own_process")
 def test_a_body_is_never_whole_in_memory(serve: Serve, opening: Opening, place: str, key_store: Path) -> None:
     url = f"ssl://127.0.0.1:0?keyStorePath={key_store}" if opening is tls else "tcp://127.0.0.1:0"
     served = serve("--listen", url, "--no-admin", place)
@@ -96,6 +97,7 @@ def test_a_body_is_never_whole_in_memory(serve: Serve, opening: Opening, place: 
     assert memory_of(served.process.pid, "VmHWM") - before < MOST
 
 
+@pytest.mark.usefixtures("own_process")
 def test_bodies_that_wait_are_not_in_memory(serve: Serve, tmp_path: Path) -> None:
     served = serve(*listen(), "--no-admin", "--data", str(tmp_path / "data"))
     before = memory_of(served.process.pid, "VmHWM")

@@ -361,6 +361,7 @@ def test_large_requests_and_answers_over_tls(serve: Serve, closing: ExitStack) -
     assert link._socket is connection, "no answer was so late that it was asked for again"
 
 
+@pytest.mark.usefixtures("own_process")
 def test_who_asks_and_does_not_read_is_not_read_either(served: Served, link: SparkLink) -> None:
     """The answers to all of it would be 400 MB; the broker makes a few, and others are served meanwhile."""
     send(link, "/queue/large", *[b"x" * 100_000] * 20)

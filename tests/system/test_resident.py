@@ -27,6 +27,7 @@ def holder(served: Served) -> int:
     not Path("/proc/self/status").exists(), reason="the system does not say how large a process is"
 )
 @pytest.mark.parametrize("fronts", [(), ("--fronts", "1")], ids=["broker", "front"])
+@pytest.mark.usefixtures("own_process")
 def test_who_says_much_over_tls_takes_little_for_it(
     serve: Serve, tmp_path: Path, fronts: tuple[str, ...]
 ) -> None:

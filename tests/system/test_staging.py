@@ -242,6 +242,7 @@ def test_a_transformer_sees_what_is_staged(
     assert [(frame.body, "seen-of" in frame.headers) for frame in found] == [(b"ONE", True), (b"TWO", True)]
 
 
+@pytest.mark.usefixtures("own_process")
 def test_what_is_staged_is_there_after_the_broker_was_killed(
     serve: Serve, tmp_path: Path, closing: ExitStack
 ) -> None:
@@ -278,6 +279,7 @@ def highest(pid: int) -> int:
     return int(line.split()[1]) >> 10
 
 
+@pytest.mark.usefixtures("own_process")
 def test_a_batch_may_be_larger_than_memory_and_the_broker_be_killed_before_it_is_published(
     serve: Serve, tmp_path: Path, closing: ExitStack
 ) -> None:

@@ -29,7 +29,8 @@ TOLD = {
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("unread")
-    served = start_broker(folder, "--memory", "--no-admin", *listeners(folder))
+    # through `env`: one whose memory is looked at is a process of its own
+    served = start_broker(folder, "--memory", "--no-admin", *listeners(folder), through=("env",))
     yield served
     end(served)
     assert "Traceback" not in served.log.read_text()

@@ -1,0 +1,230 @@
+"""Brokers of tests as copies of one process that has imported what `stompbox serve` imports, which is most of the work of a start.
+
+That process belongs to this one and ends with it. It only ever imports and forks: a copy gets the arguments, the environment, the
+folder and the streams that a process of its own would have, and is `stompbox` from its first line on.
+
+Decides where that is the same as a process of its own. Elsewhere than on Linux, where something counts what is run (coverage), or where
+the environment says something else than ours beside STOMPBOX_ names, it is none, and there is a process of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any, Final
+
+# What `stompbox serve` imports before it looks at its configuration, or whatever that says.
+IMPORTED: Final = (
+    "uvloop",
+    "stompbox.cli.application",
+    "stompbox.cli.serve",
+    "stompbox.server.readings",
+    "stompbox.server.run",
+    "stompbox.server.transport.descriptors",
+    "stompbox.server.verifying",
+)
+ROOT: Final = Path(__file__).resolve().parent.parent
+LENGTH: Final = 8  # octets that say how long a request is
+STREAMS: Final = 3  # stdin, stdout, stderr
+OURS: Final = "STOMPBOX_"  # names of the environment that are the broker's
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a copy is to be. `request`: its arguments, folder and environment; `streams`: descriptors of its stdin, stdout and stderr."""
+
+    request: Mapping[str, Any]
+    streams: Sequence[int]
+
+
+def is_possible(environment: Mapping[str, str]) -> bool:
+    """Whether a copy is what a process of its own with this environment would be."""
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+        return False
+    if any(name.startswith(("COV_", "COVERAGE_")) for name in environment):
+        return False
+    return _beside(environment) == _first().environment
+
+
+def _beside(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not name.startswith((OURS, "PYTEST_"))}
+
+
+class Forked(subprocess.Popen[bytes]):
+    """`python -m stompbox` with these arguments. What is asked of a process that one has started can be asked of it."""
+
+    def __init__(
+        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stderr: IO[bytes]
+    ) -> None:
+        self.args = [sys.executable, "-m", "stompbox", *arguments]
+        self.stdin = self.stderr = None
+        self.returncode: int | None = None
+        request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
+        self._ends, theirs = socket.socketpair()
+        reading, writing = os.pipe()
+        self.stdout = os.fdopen(reading, "rb")
+        with theirs, open(os.devnull, "rb") as nothing:
+            try:
+                _first().ask(request, (nothing.fileno(), writing, stderr.fileno(), theirs.fileno()))
+            finally:
+                os.close(writing)
+        told = self._ends.recv(LENGTH)
+        assert told, "the process that brokers are copied from has ended"
+        self.pid = int.from_bytes(told)
+
+    def __del__(self, *_: object) -> None:
+        """There is nothing to collect: its end is told, and not waited for."""
+
+    def poll(self) -> int | None:
+        return self._looked(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._looked(timeout)
+        if code is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return code
+
+    def _looked(self, timeout: float | None) -> int | None:
+        """Its exit code, where it ends within so many seconds."""
+        if self.returncode is None:
+            self._ends.settimeout(timeout)
+            try:
+                told = self._ends.recv(LENGTH)
+            except (BlockingIOError, TimeoutError):
+                return None
+            assert told, "the process that brokers are copied from has ended"
+            self.returncode = os.waitstatus_to_exitcode(int.from_bytes(told))
+            self._ends.close()
+        return self.returncode
+
+    def communicate(self, *_: object, **__: object) -> tuple[bytes, bytes]:
+        raise AssertionError("brokers are talked to over their sockets")
+
+
+class First:
+    """The process that brokers are copied from."""
+
+    def __init__(self) -> None:
+        self.environment: Final = _beside(os.environ)
+        self._lock: Final = Lock()
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._process: Final = subprocess.Popen(
+                [sys.executable, "-m", "tests.forked", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=ROOT, pass_fds=(theirs.fileno(),),
+            )  # fmt: skip
+
+    def ask(self, request: Mapping[str, object], descriptors: Sequence[int]) -> None:
+        octets = json.dumps(request).encode()
+        with self._lock:
+            socket.send_fds(self._socket, [len(octets).to_bytes(LENGTH)], descriptors)
+            self._socket.sendall(octets)
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+_running: list[First] = []
+
+
+def _first() -> First:
+    if not _running:
+        _running.append(First())
+        atexit.register(end)
+    return _running[0]
+
+
+def end() -> None:
+    """No more are made. Those that run go on."""
+    while _running:
+        _running.pop().close()
+
+
+# --- the process that they are copied from ------------------------------------------------------------------------------------
+
+
+def main(asked: socket.socket) -> None:
+    """Forks what is asked for, and tells how each has ended, until nobody asks any more; and is what was asked for in each copy."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    copied = _forked(asked)
+    if copied is not None:
+        _become(copied)
+
+
+def _forked(asked: socket.socket) -> Copied | None:
+    """Returns in each copy, with what it is to be, and in the first process at its end. Nothing of the first is open in a copy."""
+    ends: dict[int, tuple[int, socket.socket]] = {}  # by the descriptor of the process
+    with ExitStack() as opened:
+        opened.callback(lambda: [(os.close(handle), end.close()) for handle, (_, end) in ends.items()])
+        waiting = opened.enter_context(selectors.DefaultSelector())
+        waiting.register(opened.enter_context(asked), selectors.EVENT_READ)
+        while True:
+            for key, _ in waiting.select():
+                if key.fd in ends:
+                    waiting.unregister(key.fd)
+                    _tell(key.fd, *ends.pop(key.fd))
+                    continue
+                given = _given(asked)
+                if given is None:
+                    return None
+                copied, end = given
+                child = os.fork()
+                if not child:
+                    end.close()
+                    return copied
+                for stream in copied.streams:
+                    os.close(stream)
+                end.sendall(child.to_bytes(LENGTH))
+                handle = os.pidfd_open(child)
+                ends[handle] = child, end
+                waiting.register(handle, selectors.EVENT_READ)
+
+
+def _given(asked: socket.socket) -> tuple[Copied, socket.socket] | None:
+    length, descriptors, _, _ = socket.recv_fds(asked, LENGTH, STREAMS + 1)
+    if not length:
+        return None
+    octets = b""
+    while len(octets) < int.from_bytes(length):
+        octets += asked.recv(int.from_bytes(length) - len(octets))
+    return Copied(json.loads(octets), descriptors[:STREAMS]), socket.socket(fileno=descriptors[STREAMS])
+
+
+def _tell(handle: int, child: int, end: socket.socket) -> None:
+    os.close(handle)
+    _, status = os.waitpid(child, 0)
+    with end, suppress(OSError):  # who started it has ended
+        end.sendall(status.to_bytes(LENGTH))
+
+
+def _become(copied: Copied) -> None:
+    """What a process of its own would be, until its end."""
+    from stompbox.cli import main as stompbox
+
+    for place, stream in enumerate(copied.streams):
+        os.dup2(stream, place)
+        os.close(stream)
+    os.chdir(copied.request["folder"])
+    os.environ.clear()
+    os.environ.update(copied.request["environment"])
+    sys.path[0] = copied.request["folder"]
+    sys.argv[1:] = copied.request["arguments"]
+    stompbox()
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,110 @@
+"""A broker that is a copy is what a process of its own would be: its arguments, environment, folder, streams, signals and exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests import forked
+from tests.conftest import Served, end, start_broker
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere brokers are no copies")
+WORDS = ("--memory", "--listen", "tcp://127.0.0.1:0", "--no-admin")
+WITHIN = 60.0  # s
+
+
+@contextmanager
+def broker(folder: Path, *, own: bool = False) -> Iterator[Served]:
+    """One that is a copy, or a process of its own."""
+    served = start_broker(folder, *WORDS, through=("env",) if own else ())
+    try:
+        yield served
+    finally:
+        end(served)
+
+
+def copy(folder: Path, *words: str) -> int:
+    """The exit code of a copy that ends by itself; what it said is in `said`."""
+    with (folder / "said").open("wb") as said:
+        process = forked.Forked(words, folder, dict(os.environ), said)
+    assert process.stdout is not None
+    with process.stdout:
+        return process.wait(WITHIN)
+
+
+def opened(served: Served) -> int:
+    return len(list(Path(f"/proc/{served.process.pid}/fd").iterdir()))
+
+
+def test_brokers_of_tests_are_copies(tmp_path: Path) -> None:
+    with broker(tmp_path / "one") as one, broker(tmp_path / "two") as two:
+        assert isinstance(one.process, forked.Forked) and isinstance(two.process, forked.Forked)
+        assert one.process.pid != two.process.pid and one.port != two.port
+        assert Path(f"/proc/{one.process.pid}/cwd").resolve() == tmp_path / "one"
+
+
+@pytest.mark.usefixtures("own_process")
+def test_who_measures_a_broker_has_one_of_its_own(tmp_path: Path) -> None:
+    with broker(tmp_path) as served:
+        assert not isinstance(served.process, forked.Forked)
+
+
+def test_it_has_nothing_open_that_one_of_its_own_has_not(tmp_path: Path) -> None:
+    with broker(tmp_path / "own", own=True) as own, broker(tmp_path / "one"), broker(tmp_path / "two") as two:
+        assert not isinstance(own.process, forked.Forked)
+        assert opened(two) == opened(own)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)])
+def test_it_hears_signals_and_its_end_is_told(tmp_path: Path, number: int, code: int) -> None:
+    with broker(tmp_path) as served:
+        assert served.process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            served.process.wait(0.01)
+        served.process.send_signal(number)
+        assert served.process.wait(WITHIN) == code
+        assert served.process.poll() == code
+        served.process.send_signal(number)  # to nobody
+
+
+def test_its_arguments_and_its_environment_are_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert copy(tmp_path, "serve", "--memry") == 2
+    assert "--memry" in (tmp_path / "said").read_text()
+    monkeypatch.setenv("STOMPBOX_FRONTS", "many")
+    assert copy(tmp_path, "serve", *WORDS) == 2
+    assert "many" in (tmp_path / "said").read_text()
+    monkeypatch.delenv("STOMPBOX_FRONTS")
+    with broker(tmp_path) as served:
+        assert served.stop() == 0
+
+
+def test_where_the_environment_is_another_it_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOMPBOX_FRONTS", "2")
+    assert forked.is_possible(os.environ)
+    for name in ("PYTHONMALLOC", "HOME", "COVERAGE_PROCESS_CONFIG"):
+        assert not forked.is_possible({**os.environ, name: "else"})
+    monkeypatch.setenv("HOME", "else")  # of this process, too: the first one has begun with its own
+    assert not forked.is_possible(os.environ)
+
+
+def test_what_is_imported_ahead_is_what_each_start_imports(tmp_path: Path) -> None:
+    """Else a copy would have what a broker lacks, or has to import when it cannot."""
+    ahead = f"import sys, {', '.join(forked.IMPORTED)}; print(*[name for name in sys.modules if name.startswith('stompbox')])"
+    done = subprocess.run([sys.executable, "-c", ahead], capture_output=True, text=True, check=True)
+    with socket.create_server(("127.0.0.1", 0)) as busy:  # where it cannot listen, and ends
+        words = ["serve", "--memory", "--no-admin", "--listen", f"tcp://127.0.0.1:{busy.getsockname()[1]}"]
+        command = [sys.executable, "-X", "importtime", "-m", "stompbox", *words]
+        started = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "already in use" in started.stderr
+    imported = {line.rpartition("|")[2].strip() for line in started.stderr.splitlines() if "|" in line}
+    assert set(done.stdout.split()) - imported == {"stompbox.cli.serve"}  # by its name, which is not told
