@@ -13,6 +13,7 @@ import atexit
 import importlib
 import json
 import os
+import select
 import selectors
 import socket
 import subprocess
@@ -84,7 +85,9 @@ class Forked(subprocess.Popen[bytes]):
         self.pid = int.from_bytes(told)
 
     def __del__(self, *_: object) -> None:
-        """There is nothing to collect: its end is told, and not waited for."""
+        """There is nothing to collect: its end is told."""
+        if hasattr(self, "_ends"):
+            self._ends.close()
 
     def poll(self) -> int | None:
         return self._looked(0.0)
@@ -99,14 +102,13 @@ class Forked(subprocess.Popen[bytes]):
     def _looked(self, timeout: float | None) -> int | None:
         """Its exit code, where it ends within so many seconds."""
         if self.returncode is None:
-            self._ends.settimeout(timeout)
-            try:
-                told = self._ends.recv(LENGTH)
-            except (BlockingIOError, TimeoutError):
+            told_of = select.poll()
+            told_of.register(self._ends, select.POLLIN)
+            if not told_of.poll(None if timeout is None else max(0.0, timeout * 1000)):
                 return None
+            told = self._ends.recv(LENGTH, socket.MSG_PEEK)  # others may wait for it, too
             assert told, "the process that brokers are copied from has ended"
             self.returncode = os.waitstatus_to_exitcode(int.from_bytes(told))
-            self._ends.close()
         return self.returncode
 
     def communicate(self, *_: object, **__: object) -> tuple[bytes, bytes]:

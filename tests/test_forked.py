@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -73,6 +74,13 @@ def test_it_hears_signals_and_its_end_is_told(tmp_path: Path, number: int, code:
         assert served.process.wait(WITHIN) == code
         assert served.process.poll() == code
         served.process.send_signal(number)  # to nobody
+
+
+def test_several_may_wait_for_its_end(tmp_path: Path) -> None:
+    with broker(tmp_path) as served, ThreadPoolExecutor(2) as threads:
+        waiting = [threads.submit(served.process.wait, WITHIN) for _ in range(2)]
+        served.process.kill()
+        assert [each.result() for each in waiting] == [-9, -9]
 
 
 def test_its_arguments_and_its_environment_are_its_own(
