@@ -144,7 +144,8 @@ class Drill:
         (self.folder / "stompbox.toml").write_text(self.configuration())
         if self.random.random() < 0.2:
             self.kill_while_it_starts()
-        self.broker = start_broker(self.folder, *self.arguments())
+        # through `env`: a process of its own, which starts no sooner than a user's; until then fronts of a killed one have its port
+        self.broker = start_broker(self.folder, *self.arguments(), through=("env",))
 
     def arguments(self) -> list[str]:
         return ["--data", str(self.data), "--no-admin", "--listen", f"tcp://127.0.0.1:{self.port}"]
