@@ -375,6 +375,7 @@ def test_an_operation_that_raises_stops_the_broker_and_a_page_does_not(start: St
     answer = ask(served.admin, "/api/v1/status")
     assert (answer.status, answer.json["error"]["code"]) == (503, "internal-fault")
     assert ask(served.admin, "/healthz").status == 200
+    assert post(served.admin, "queues/create", {"address": "q"}).status == 200
     with suppress(OSError, HTTPException):  # an answer, or none
         assert post(served.admin, "queues/purge", {"queue": "q"}).status == 503
     assert served.process.wait(30) == 70
@@ -388,7 +389,7 @@ def broken(*given):
     raise IndexError("list index out of range")
 
 pages.status_of = broken
-actions.find_queue = broken
+actions.reclaim.purge = broken
 
 def transform(letter):
     pass

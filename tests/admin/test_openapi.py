@@ -2,27 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import inspect
+import os
 import re
+from collections.abc import Awaitable, Callable
 from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from starlette.requests import Request
 from starlette.routing import Route
 
 from stompbox.admin import app, table
 from stompbox.admin.access import OPEN
-from stompbox.admin.endpoints import API
+from stompbox.admin.apirequest import ApiRequest
+from stompbox.admin.endpoints import API, Endpoint, Nothing, changing
 from stompbox.admin.openapi import document, page
 from stompbox.admin.table import ENDPOINTS
 from stompbox.config import AdminTable
-from tests.admin.asking import ask, read
-from tests.admin.conftest import Start
-from tests.conftest import Served
+from stompbox.errors import Refused
+from stompbox.security import User
+from tests.admin.asking import ask, post, read
+from tests.admin.conftest import PLACES, Start
+from tests.conftest import Serve, Served
 from tests.system.plain import Plain
 
 EXAMPLES = 5  # of each operation
+# a broker that has a fault wherever it looks at an order, and at a configuration that another one may follow
+FAULTY = """
+from stompbox.admin import actions, definitions
+from stompbox.server import definitions as kept, readings
+
+def fault(*_, **__):
+    raise RecursionError("a fault of ours")
+
+actions._held = definitions._check = kept.examine = readings.verify = fault
+"""
 
 
 def test_it_is_openapi_and_of_every_endpoint(served: Served) -> None:
@@ -127,6 +147,107 @@ def test_whatever_is_asked_it_is_answered_as_described(start: Start) -> None:
             answered()
     assert ask(served.admin, "/readyz").status == 200
     assert "internal-fault" not in served.log.read_text()
+
+
+class Faults:
+    """Where a broker would be told that it stops."""
+
+    def __init__(self) -> None:
+        self.stops: list[str] = []
+
+    def stop(self, doing: str, _: BaseException) -> None:
+        self.stops.append(doing)
+
+
+def obeyed(do: Callable[[ApiRequest], Awaitable[object]]) -> tuple[str, list[str]]:
+    """What an operation that does this raises, and what stops the broker."""
+    faults = Faults()
+    broker = SimpleNamespace(faults=faults, is_view=False, flush=lambda: None, set_time=lambda: None)
+    request = Request(
+        {"type": "http", "method": "POST", "path": "/x", "query_string": b"", "headers": [], "client": None},
+        receive,
+    )
+    request.state.user = User("")
+    endpoint = changing("x", Nothing, Any, "")(do)
+    try:
+        asyncio.run(app.Obey(broker, endpoint, None).answer(request))  # type: ignore[arg-type]
+    except Exception as error:
+        return type(error).__name__, faults.stops
+    return "", faults.stops
+
+
+async def receive() -> dict[str, Any]:
+    return {"type": "http.request", "body": b"{}"}
+
+
+def test_a_fault_stops_the_broker_only_where_something_may_have_changed() -> None:
+    async def looking(_: ApiRequest) -> object:
+        return {}[0]
+
+    async def changing_something(asked: ApiRequest) -> object:
+        asked.begin()
+        return {}[0]
+
+    async def refusing(asked: ApiRequest) -> object:
+        asked.begin()
+        raise Refused("no-such-queue", "it is not there")
+
+    async def well(asked: ApiRequest) -> object:
+        asked.begin()
+        return {}
+
+    async def without_a_word(_: ApiRequest) -> object:
+        return {}
+
+    assert obeyed(looking) == ("KeyError", [])
+    assert obeyed(changing_something) == ("KeyError", [f"'{API}/x' was done"])
+    assert obeyed(refusing) == ("Refused", [])
+    assert obeyed(well) == ("", [])
+    assert obeyed(without_a_word) == ("RuntimeError", []), "nobody could say when it changes something"
+
+
+def called(do: Callable[..., object]) -> set[str]:
+    """Names of the attributes that a function uses, and the functions of its own module, and of others of the interface, that it calls."""
+    found, seen, waiting = set[str](), {do}, [do]
+    while waiting:
+        function = inspect.unwrap(waiting.pop())
+        found |= set(function.__code__.co_names)
+        for name in function.__code__.co_names:
+            other = function.__globals__.get(name)
+            if (
+                inspect.isfunction(other)
+                and other.__module__.startswith("stompbox.admin")
+                and other not in seen
+            ):
+                seen.add(other)
+                waiting.append(other)
+    return found
+
+
+@pytest.mark.parametrize("one", [one for one in ENDPOINTS if one.changes], ids=lambda one: one.name)
+def test_each_operation_says_when_it_begins(one: Endpoint) -> None:
+    assert "begin" in called(one.do)
+
+
+def test_a_fault_while_an_operation_looks_at_its_order_is_an_answer(
+    tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the log says more; the broker goes on."""
+    (tmp_path / "sitecustomize.py").write_text(FAULTY)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    config = tmp_path / "stompbox.toml"
+    config.write_text("memory = true\n")
+    served = serve("--config", str(config), *PLACES)
+    for path, body in (
+        ("queues/purge", {"queue": "q"}),
+        ("settings/set", {"match": "x", "settings": {"max-size-bytes": 1}}),
+        ("settings/delete", {"match": "x"}),
+        ("reload", {}),
+    ):
+        answer = post(served.admin, path, body)
+        assert (answer.status, answer.code) in ((503, "internal-fault"), (409, "not-reloaded")), answer
+    assert ask(served.admin, "/readyz").status == 200
+    assert served.log.read_text().count("a fault of ours") >= 4
 
 
 def test_the_description_is_made_once() -> None:

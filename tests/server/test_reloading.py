@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,9 +13,12 @@ from stompbox.broker.addresses.address import Address
 from stompbox.config import Configuration
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, DeletePolicy
 from stompbox.config.tables import AddressTable, DivertTable, QueueTable
-from stompbox.errors import ConfigError
+from stompbox.errors import ConfigError, StompboxError
 from stompbox.message import ANYCAST
 from stompbox.server import reloading
+from stompbox.server.broker import Broker
+from stompbox.store.memory import MemoryStore
+from tests.crash.calls import WITHIN, configuration
 from tests.server.turning import LOOKS, World
 
 MANY = 1000
@@ -62,6 +68,59 @@ def test_very_many_queues_obey_new_settings_in_portions(monkeypatch: pytest.Monk
         client.say(("SEND", {"destination": "/queue/a.7", "receipt": f"{number}"}))
     assert client.confirmed() == ["meanwhile", "0"], "what was there before counts"
     assert client.errors() == ["address-full"]
+
+
+def told(told: list[StompboxError | None]) -> list[str]:
+    return ["" if error is None else error.code for error in told]
+
+
+def test_a_fault_while_the_file_is_read_changes_nothing_and_the_next_has_its_turn() -> None:
+    world, ended = World(), list[StompboxError | None]()
+    filled(world, 10)
+
+    def faulty() -> Configuration:
+        raise RecursionError("a fault of ours")
+
+    reload(world, address_settings=LIMITED)
+    reloading.reload(world.broker, faulty, ended.append)
+    for _ in range(100):
+        world.turn()
+    assert told(ended) == ["internal-fault"]
+    reloading.reload(world.broker, faulty, ended.append)
+    reload(world, address_settings=())
+    for _ in range(100):
+        world.turn()
+    assert told(ended) == ["internal-fault"] * 2
+    assert not world.broker.reloads
+    assert world.broker.faults.last is None
+    assert obeying(world) == 0
+
+
+def test_a_fault_while_a_change_is_prepared_changes_nothing_and_the_next_has_its_turn(tmp_path: Path) -> None:
+    """It kept its place for ever, and whoever came after it waited in vain."""
+    ended: list[StompboxError | None] = []
+
+    async def story() -> None:
+        settings = configuration(tmp_path)
+        broker = Broker(settings, MemoryStore(), asyncio.get_running_loop(), is_durable=True)
+
+        async def faulty() -> Configuration:
+            raise RecursionError("a fault of ours")
+
+        async def fine() -> Configuration:
+            return replace(settings, address_settings=LIMITED)
+
+        done = asyncio.Event()
+        reloading.change(broker, faulty, ended.append)
+        reloading.change(broker, fine, lambda error: (ended.append(error), done.set()))
+        async with asyncio.timeout(WITHIN):
+            await done.wait()
+        assert broker.configuration.address_settings == LIMITED
+        assert broker.faults.last is None
+        await broker.stop()
+
+    asyncio.run(story())
+    assert told(ended) == ["internal-fault", ""]
 
 
 def test_very_many_queues_of_one_address_are_metered_in_portions() -> None:

@@ -363,6 +363,7 @@ def _refusal(carrying: Redrive, user: str) -> Refused:
 async def pause_queue(asked: ApiRequest) -> object:
     """The queue hands out nothing; what is sent to it is kept."""
     queue = await _queue(asked)
+    asked.begin()
     queue.pause()
     return {"queue": queue.name, "is_paused": True}
 

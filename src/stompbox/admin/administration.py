@@ -245,6 +245,7 @@ async def reload(asked: ApiRequest) -> object:
         if not ended.done():
             ended.set_result(error)
 
+    asked.begin()
     reloading.reload(broker, broker.readings.again, tell)
     await asyncio.wait([ended], timeout=ANSWER_WITHIN)
     if ended.done() and (error := ended.result()) is not None:

@@ -53,6 +53,7 @@ class ApiRequest:
         self.values: dict[str, Any] = {}
         self.order: Any = None
         self.asked = b""  # the body as it came
+        self.has_begun = False
 
     @property
     def user(self) -> User:
@@ -114,7 +115,9 @@ class ApiRequest:
         self.asked = b""
 
     def begin(self) -> None:
-        """Tells the engine the time, before what follows changes something."""
+        """Tells the engine the time, before what follows changes something. A fault from here on stops the broker, and one before it has
+        changed nothing: so this comes when all that was said has been looked at."""
+        self.has_begun = True
         self.broker.set_time()
 
     async def done(self, begin: Callable[[Callable[[], None]], None]) -> bool:

@@ -80,16 +80,19 @@ class Obey:
         return answer
 
     async def _do(self, asked: ApiRequest) -> object:
-        """Reading changes nothing, nor does a request that is not whole; an operation that raises may have been in the middle of
-        something."""
+        """Reading changes nothing, nor does an operation that has not begun; one that raises then may have been in the middle of something.
+        Who changes something begins: else nobody would know which of both it is."""
         try:
-            return await self.endpoint.do(asked)
+            found = await self.endpoint.do(asked)
         except StompboxError:
             raise
         except Exception as error:
-            if self.endpoint.changes:
+            if asked.has_begun:
                 self.broker.faults.stop(f"{self.endpoint.path!r} was done", error)
             raise
+        if self.endpoint.changes and not asked.has_begun:
+            raise RuntimeError(f"{self.endpoint.path!r} has ended, and never begun")
+        return found
 
 
 def _require_few(request: Request) -> None:

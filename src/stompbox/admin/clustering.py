@@ -61,21 +61,24 @@ async def cluster(asked: ApiRequest) -> object:
 @changing("cluster/promote", Promoting, Ordered, ON_BROKER)
 async def promote(asked: ApiRequest) -> object:
     """Another node leads: commits in flight are finished, and the clients of all nodes connect again."""
-    order = asked.order
-    return {"node": _node(asked).hand_over(order.node)}
+    node = _node(asked)
+    asked.begin()
+    return {"node": node.hand_over(asked.order.node)}
 
 
 @changing("cluster/drain", Draining, Ordered, ON_BROKER)
 async def drain(asked: ApiRequest) -> object:
     """A node does not lead by itself any more, until it is told that it may, or starts again; where it leads, it hands over."""
-    order = asked.order
-    _node(asked).drain(order.node, is_drained=order.is_drained)
+    node, order = _node(asked), asked.order
+    asked.begin()
+    node.drain(order.node, is_drained=order.is_drained)
     return {"node": order.node}
 
 
 @changing("cluster/remove", OfNode, Ordered, ON_BROKER)
 async def remove(asked: ApiRequest) -> object:
     """Forgets a node that is not connected: the log is not kept for it any more. One that comes back is there again."""
-    order = asked.order
-    _node(asked).remove(order.node)
+    node, order = _node(asked), asked.order
+    asked.begin()
+    node.remove(order.node)
     return {"node": order.node}

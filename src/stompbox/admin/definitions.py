@@ -324,11 +324,12 @@ async def _define(asked: ApiRequest, name: str, edit: Edit, *, is_new: bool) -> 
 
 async def obeyed(asked: ApiRequest, edit: Edit) -> tuple[Examined, bool]:
     """Has the broker take a change. False: some addresses obey it later. Raises Refused where nothing has changed."""
-    asked.begin()
     try:
-        return await define(asked.broker, edit, allowing(asked), within=ANSWER_WITHIN)
+        found = await define(asked.broker, edit, allowing(asked), within=ANSWER_WITHIN)
     except ConfigError as error:
         raise IllegalFrame("bad-definition", f"{error.message}; nothing was changed") from None
+    asked.begin()  # the change itself is a reload's, which tells the time when its turn has come
+    return found
 
 
 def allowing(asked: ApiRequest) -> Allow:

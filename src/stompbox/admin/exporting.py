@@ -217,6 +217,7 @@ async def take(asked: ApiRequest) -> object:
                 examined = await asyncio.to_thread(examine, counting, edit, allowing(asked))
             except ConfigError as error:
                 raise IllegalFrame("bad-definition", error.message) from None
+            asked.begin()  # there would be nothing more to look at
             is_done = False
         else:
             examined, is_done = await obeyed(asked, edit)

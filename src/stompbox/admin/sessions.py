@@ -119,6 +119,7 @@ async def log_in(asked: ApiRequest) -> Response:
         raise Refused("no-users", "this broker has no users: nobody needs to log in")
     login = await broker.logins.log_in(peer.host if peer else "local", order.login, order.passcode)
     asked.request.state.user = login.user
+    asked.begin()
     answer = json(_view(asked, login.user, is_session=True))
     _set(asked, answer, asked.shared.sessions.open(login))
     return answer
@@ -127,7 +128,9 @@ async def log_in(asked: ApiRequest) -> Response:
 @changing("session/end", Nothing, SessionView, "Needs no right.")
 async def log_out(asked: ApiRequest) -> Response:
     """Logs out: the cookie is worth nothing any more."""
-    asked.shared.sessions.end(cookie_of(asked.request))
+    cookie = cookie_of(asked.request)
+    asked.begin()
+    asked.shared.sessions.end(cookie)
     answer = json(_view(asked, asked.user, is_session=False))
     _set(asked, answer, "")
     return answer

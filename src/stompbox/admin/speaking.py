@@ -218,17 +218,17 @@ async def speak(asked: ApiRequest, frame: Frame, *, client_id: str = "") -> None
     broker, peer = asked.broker, asked.request.client
     _require_host(asked)
     inside = Inside(asked.user.name, broker.loop.create_future())
+    if frame.body:
+        frame.headers["content-length"] = str(len(frame.body))
+    connect = Frame("CONNECT", _connecting(asked.order.virtual_host, client_id))
+    frame.headers["receipt"] = RECEIPT
+    said = [encode(connect, V12), encode(frame, V12)]
     asked.begin()
     connection = Connection(broker, LISTENER, inside, peer.host if peer else "local")
     try:
-        for said in (
-            Frame("CONNECT", _connecting(asked.order.virtual_host, client_id)),
-            Frame(frame.command, {**frame.headers, "receipt": RECEIPT}, frame.body),
-        ):
-            if said.body:
-                said.headers["content-length"] = str(len(said.body))
+        for octets in said:
             if not connection.is_ended:
-                connection.receive(encode(said, V12))
+                connection.receive(octets)
         broker.flush()
         await asyncio.wait([inside.answer], timeout=ANSWER_WITHIN)
     finally:

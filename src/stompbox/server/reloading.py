@@ -19,9 +19,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from stompbox.config import Configuration, needs_restart
-from stompbox.errors import ConfigError, Refused, StompboxError
+from stompbox.errors import BrokerFault, ConfigError, Refused, StompboxError
 from stompbox.security import Users
 from stompbox.server import configuring, systemd
+from stompbox.server.faults import told
 from stompbox.server.hosts import Hosts
 from stompbox.server.revoking import revoking
 
@@ -49,6 +50,10 @@ Teller = Callable[[StompboxError | None], object]
 """Is told how it ended: None, or why nothing has changed."""
 
 
+Change = tuple["Acceptor", "Listener", "SSLContext | None"]
+"""Where clients come in, and what it listens on from now on."""
+
+
 class Reload:
     """One that is going on, or waits for its turn."""
 
@@ -56,10 +61,6 @@ class Reload:
         self.read = read
         self.is_change = is_change
         self.tellers: list[Teller] = []
-        self._task: asyncio.Task[None] | None = None
-
-    def begin(self, loop: asyncio.AbstractEventLoop, work: Coroutine[object, object, None]) -> None:
-        self._task = loop.create_task(work)
 
 
 def reload(broker: Broker, read: Read, tell: Teller | None = None) -> None:
@@ -90,14 +91,18 @@ def _begin(broker: Broker) -> None:
     """The first one that waits."""
     first: Reload = broker.reloads[0]
     if first.is_change:
-        first.begin(broker.loop, _changing(broker, cast(Prepare, first.read)))
+        broker.spawn(_changing(broker, cast(Prepare, first.read)))
         return
     try:
-        found = _read(broker, cast(Read, first.read))
+        found, changes = _read(broker, cast(Read, first.read))
     except ConfigError as error:
         log.error("%s. Everything stays as it was", error.message, extra={"code": error.code})
         _ended(broker, error)
+    except Exception as error:
+        _ended(broker, _fault(error))
     else:
+        for acceptor, listener, context in changes:
+            acceptor.change(listener, context)
         _take(broker, found)
 
 
@@ -106,8 +111,18 @@ async def _changing(broker: Broker, prepare: Prepare) -> None:
         found = await prepare()
     except StompboxError as error:  # who has asked for it says it
         _ended(broker, error)
+    except Exception as error:
+        _ended(broker, _fault(error))
     else:
         _take(broker, found)
+
+
+def _fault(error: Exception) -> BrokerFault:
+    """What is told of a fault of ours while another configuration was made, which has changed nothing: who waits has his turn."""
+    doing = "another configuration was made"
+    code = "internal-fault"
+    log.error("a fault of the broker while %s: %s", doing, told(error), exc_info=error, extra={"code": code})
+    return BrokerFault(code, f"a fault of the broker while {doing}; its log says more")
 
 
 def _take(broker: Broker, found: Configuration) -> None:
@@ -128,8 +143,8 @@ def _ended(broker: Broker, error: StompboxError | None) -> None:
         systemd.ready("the configuration was not read again; the log says why")
 
 
-def _read(broker: Broker, read: Read) -> Configuration:
-    """Raises ConfigError that says why it is refused."""
+def _read(broker: Broker, read: Read) -> tuple[Configuration, list[Change]]:
+    """The configuration, and what changes of what is listened on. Raises ConfigError that says why it is refused."""
     refused = "the configuration is not read again"
     try:
         found = read()
@@ -143,9 +158,7 @@ def _read(broker: Broker, read: Read) -> Configuration:
     except ConfigError as error:
         text = f"the listeners stay as they were, and so does all else: {error.message} ({error.code})"
         raise ConfigError(error.code, text) from None
-    for acceptor, listener, context in changes:
-        acceptor.change(listener, context)
-    return found
+    return found, changes
 
 
 def _taken(broker: Broker, stays: list[str]) -> None:
@@ -199,9 +212,7 @@ def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> It
     broker.pressure.relieve()
 
 
-def _prepared(
-    broker: Broker, configuration: Configuration
-) -> list[tuple[Acceptor, Listener, SSLContext | None]]:
+def _prepared(broker: Broker, configuration: Configuration) -> list[Change]:
     """Options and certificates of what is listened on. Raises ConfigError for the first one that cannot be so."""
     found: dict[str, deque[Listener]] = {}
     for listener in configuration.listening():
