@@ -9,9 +9,11 @@ import re
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 from urllib.parse import urlsplit
 
@@ -180,6 +182,47 @@ def test_answers_that_nobody_reads_are_bounded_together(monkeypatch: pytest.Monk
 
     assert played(ask, names).startswith(b"HTTP/1.1 503 ")
     assert len(begun) == 1
+
+
+def answering(unread: Mapping[str, int], whose: str, length: int) -> tuple[bool, list[str]]:
+    """Whether there is room for an answer of so many octets among those that are not read, by `USER` or `USER/NUMBER`; and who goes."""
+    gone: list[str] = []
+    connections: set[Any] = set()
+    for name, octets in {**unread, whose: 0}.items():
+        protocol = object.__new__(http.HttpProtocol)
+        protocol.connections = connections
+        protocol.transport = Mock(
+            get_write_buffer_size=lambda octets=octets: octets, abort=partial(gone.append, name)
+        )
+        protocol._whose = (name.partition("/")[0], "")
+        connections.add(protocol)
+    return protocol._has_room(length), gone
+
+
+@pytest.mark.parametrize(
+    ("unread", "length", "found"),
+    [
+        ({"one": 60}, 40, (True, [])),
+        ({"one": 60}, 41, (True, ["one"])),
+        ({"one": 60}, 60, (False, [])),
+        ({}, 1000, (True, [])),
+        ({"one": 60, "two": 30}, 20, (True, ["one"])),
+        ({"one/1": 40, "one/2": 40, "two": 20}, 40, (True, ["one/1"])),
+        ({"one/1": 40, "one/2": 40, "two": 20}, 70, (False, [])),
+        ({f"one/{number}": 9 for number in range(10)}, 30, (True, ["one/0", "one/1", "one/2"])),
+        ({"me": 90}, 20, (True, ["me"])),
+        ({"me": 50, "one": 45}, 60, (False, [])),
+        ({f"me/{number}": 9 for number in range(10)}, 20, (False, [])),
+    ],
+)  # fmt: skip
+def test_who_has_most_of_what_is_not_read_makes_room(
+    monkeypatch: pytest.MonkeyPatch, unread: dict[str, int], length: int, found: tuple[bool, list[str]]
+) -> None:
+    """Of 100 octets. One who read nothing had all of them, and everybody else was told 503."""
+    monkeypatch.setattr(http, "UNREAD", 100)
+    has_room, gone = answering(unread, "me/now", length)
+    assert (has_room, len(gone)) == (found[0], len(found[1]))
+    assert {name.partition("/")[0] for name in gone} == {name.partition("/")[0] for name in found[1]}
 
 
 def test_a_slow_reader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

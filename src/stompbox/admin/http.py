@@ -31,7 +31,7 @@ CONNECTIONS: Final = 100
 HEAD_WITHIN: Final = 10.0  # seconds for a request's head and the hand-shake of TLS before it, and for the next head after an answer
 HEAD: Final = 32 << 10  # bytes of a request's head
 UNREAD_WITHIN: Final = 30.0  # seconds in which a client takes some of an answer that waits for it
-# octets of answers that nobody has taken yet, of all connections together; another one is 503
+# octets of answers that nobody has taken yet, of all connections together; beyond that who has most of them has no room for another one
 UNREAD: Final = 32 << 20
 PART: Final = 1024  # octets of what was read that are parsed as one,
 EVENTS: Final = 100  # and how often that is done in one go: less than a millisecond
@@ -86,6 +86,10 @@ class HttpProtocol(H11Protocol):
     conn: Parser
     _is_put_off = False  # what it has said waits for a turn
     _under_way = 0  # octets of the answer that is being written
+    _whose = (
+        "",
+        "",
+    )  # a user, or the client address of who needs no login: they have what is not read in equal parts
 
     def __init__(
         self,
@@ -185,7 +189,7 @@ class HttpProtocol(H11Protocol):
             self._put_off()
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
-        """Nothing is made for who has not read the last answer, and what has been made is 503 where others do not read too much."""
+        """Nothing is made for who has not read the last answer, and what has been made is 503 where too much is not read."""
         await self.flow.drain()
         is_refused = False
 
@@ -193,7 +197,9 @@ class HttpProtocol(H11Protocol):
             nonlocal is_refused
             if message["type"] == "http.response.start":
                 length = int(dict(message["headers"]).get(b"content-length", b"0"))
-                is_refused = self._is_too_much(length)
+                user = scope["state"].get("user")
+                self._whose = (user.name, "") if user is not None and user.name else ("", self.address)
+                is_refused = not self._has_room(length)
                 if is_refused:
                     await service_unavailable(scope, receive, send)
                     return
@@ -206,9 +212,24 @@ class HttpProtocol(H11Protocol):
         finally:
             self._under_way = 0
 
-    def _is_too_much(self, length: int) -> bool:
-        unread = [one.unread for one in self.connections if isinstance(one, HttpProtocol)]
-        return any(unread) and sum(unread) + length > UNREAD
+    def _has_room(self, length: int) -> bool:
+        """Whether the answer may be written. For that those connections go who do not read more than it is: the largest answer of whoever
+        has most, so that nobody's are refused for what somebody else does not read."""
+        unread = {one: one.unread for one in self.connections if isinstance(one, HttpProtocol) and one.unread}
+        going: list[HttpProtocol] = []
+        while unread and sum(unread.values()) + length > UNREAD:
+            shares = Counter({self._whose: length})
+            for one, octets in unread.items():
+                shares[one._whose] += octets
+            gone = max(unread, key=lambda one: (shares[one._whose], unread[one]))
+            if (shares[gone._whose], unread[gone]) <= (shares[self._whose], length):
+                return False
+            del unread[gone]
+            going.append(gone)
+        for gone in going:
+            self.connections.discard(gone)
+            gone.abort()
+        return True
 
     @property
     def unread(self) -> int:
