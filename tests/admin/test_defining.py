@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.admin.asking import post, queue, read
+from tests.admin.asking import ask, post, queue, read
 from tests.admin.conftest import PLACES, Start
 from tests.admin.test_access import BOB, ROOT, USERS
 from tests.admin.test_views import send
@@ -48,6 +50,57 @@ def test_a_queue_is_made_with_its_filter_and_outlives_a_restart(serve: Serve, tm
         True,
         1,
     )
+
+
+def made(served: Served) -> list[int]:
+    """Addresses and queues that the user has made who has made most."""
+    text = ask(served.admin, "/metrics", user=ROOT).body.decode()
+    return [
+        int(float(re.search(rf'^stompbox_user_made{{kind="{kind}"}} (.*)$', text, re.M)[1]))  # type: ignore[index]
+        for kind in ("addresses", "queues")
+    ]
+
+
+LIMITED = """
+from msgspec.structs import replace
+from stompbox.admin import apirequest
+apirequest.LIMITS = replace(apirequest.LIMITS, max_addresses_per_user=3, max_queues_per_user=5)
+"""
+
+
+def test_what_a_user_makes_counts_for_it_and_what_an_operator_makes_for_nobody(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who had made an address by a SEND had it made once more here: it counted for nobody then."""
+    (tmp_path / "sitecustomize.py").write_text(LIMITED)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    served = start(USERS)
+
+    def created(name: str, user: str = BOB, path: str = "addresses/create", **more: str) -> int | str:
+        answer = post(served.admin, path, {"address": f"open.{name}", **more}, user)
+        return answer.status if answer.status == 200 else answer.code
+
+    for number in range(5):
+        assert created(f"root.{number}", ROOT) == 200
+    assert made(served) == [0, 0]
+    with Plain(served.port, headers={"login": "bob", "passcode": "b0b"}) as client:
+        send(client, "/queue/open.sent", b"x")
+    assert made(served) == [1, 1]
+    assert created("sent") == 200
+    assert made(served) == [1, 1]
+    assert created("a") == 200
+    assert created("b", path="queues/create") == 200
+    assert made(served) == [3, 2]
+    assert [created("c"), created("c", path="queues/create")] == ["too-many-addresses"] * 2
+    for number in range(3):
+        assert created("root.0", path="queues/create", queue=f"q{number}") == 200
+    assert created("root.0", path="queues/create", queue="q3") == "too-many-queues"
+    assert created("b") == created("root.0", path="queues/create", queue="q2") == 200
+    assert made(served) == [3, 5]
+    order = {"queue": "open.sent", "to": "open.moved"}
+    assert post(served.admin, "queues/move", order, BOB).code == "too-many-addresses"
+    assert created("sent", ROOT) == created("b", ROOT) == 200
+    assert made(served)[0] == 1, "an operator has taken them over"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from stompbox.admin.apirequest import ANSWER_WITHIN, ApiRequest
 from stompbox.admin.endpoints import ON_ADDRESS, changing, naming
 from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
-from stompbox.broker.addresses.redrive import TOO_MUCH, Copy, Discard, Move, Redrive
+from stompbox.broker.addresses.redrive import TOO_MANY, TOO_MUCH, Copy, Discard, Move, Redrive
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.depth import depth_of
@@ -129,6 +129,7 @@ class Moved(Struct):
     address_blocked: int = 0
     address_full: int = 0
     too_much_stays: int = 0
+    too_many_addresses: int = 0
 
 
 class QueueState(Struct):
@@ -231,11 +232,13 @@ async def redrive(asked: ApiRequest) -> object:
     """Dead letters go back to the queues that they came from. What came from where the user may not `send`, or make the address that is
     gone, stays."""
     queue, order = await _queue(asked), asked.order
-    engine, may_send = asked.broker.engine, _may_send(asked)
+    engine, may_send, maker = asked.broker.engine, _may_send(asked), asked.maker
     return await _carry(
         asked,
         queue,
-        lambda on_done: Redrive(engine, queue, most=order.count, on_done=on_done, may_send=may_send),
+        lambda on_done: Redrive(
+            engine, queue, most=order.count, on_done=on_done, may_send=may_send, maker=maker
+        ),
     )
 
 
@@ -244,9 +247,11 @@ async def redrive_chosen(asked: ApiRequest) -> object:
     """Some dead letters go back to the queues that they came from, as with `queues/redrive`."""
     queue = await _queue(asked)
     among, may_send = _among(asked, queue), _may_send(asked)
-    engine = asked.broker.engine
+    engine, maker = asked.broker.engine, asked.maker
     return await _carry(
-        asked, queue, lambda on_done: Redrive(engine, queue, on_done=on_done, may_send=may_send, among=among)
+        asked,
+        queue,
+        lambda on_done: Redrive(engine, queue, on_done=on_done, may_send=may_send, among=among, maker=maker),
     )
 
 
@@ -310,7 +315,7 @@ def _target(asked: ApiRequest, queue: Queue) -> None:
     if to not in engine.addresses:
         asked.require(Right.CREATE_ADDRESS, to)
         asked.begin()
-        engine.address(to)  # as a SEND would make it
+        engine.address(to, maker=asked.maker)  # as a SEND would make it
     elif engine.addresses[to].is_blocked:
         raise Refused("address-blocked", f"address {to!r} is blocked by an operator")
 
@@ -350,6 +355,8 @@ def _refusal(carrying: Redrive, user: str) -> Refused:
         )
     if code == "address-full":
         return Refused("address-full", f"{text} goes to an address that has room; they stay")
+    if code == TOO_MANY:
+        return Refused(TOO_MANY, f"{text} came from an address that user {user!r} may make: it has too many")
     if code == TOO_MUCH:
         return Refused(
             TOO_MUCH, f"{text} was looked at: those before them stay, and take a quarter of global-max-size"

@@ -19,6 +19,8 @@ from starlette.requests import ClientDisconnect, Request
 from stompbox.admin.access import BROKER, user_of
 from stompbox.admin.endpoints import naming
 from stompbox.broker.addresses.destinations import require_short
+from stompbox.broker.addresses.makers import Maker
+from stompbox.config import ListenerOptions
 from stompbox.errors import FrameError, IllegalFrame
 from stompbox.security import Right, User
 from stompbox.server.requests.replies import stored
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox.operators")
 
+LIMITS: Final = ListenerOptions()  # of what users make here: those of a listener that says nothing else
 TOLD: Final = 500  # octets of a request in the log
 BODY_WITHIN: Final = 10.0  # seconds
 ANSWER_WITHIN: Final = 30.0  # seconds
@@ -67,6 +70,13 @@ class ApiRequest:
 
     def may(self, right: Right = Right.MANAGE, address: str = BROKER) -> bool:
         return self.broker.permissions.may(self.user, right, address)
+
+    @property
+    def maker(self) -> Maker | None:
+        """For whom counts what the request makes; None: for nobody, for the user may manage the broker."""
+        if self.may():
+            return None
+        return Maker(self.user.name, LIMITS.max_addresses_per_user, LIMITS.max_queues_per_user)
 
     def loaded(self) -> Loaded | None:
         """The configuration that counts, with its origins; None where nobody has read it."""

@@ -12,10 +12,12 @@ from stompbox.admin.actions import AddressName
 from stompbox.admin.apirequest import ApiRequest
 from stompbox.admin.endpoints import changing, naming
 from stompbox.broker.addresses.destinations import require_short
+from stompbox.broker.addresses.makers import require_all
 from stompbox.broker.queues.queue import Queue
 from stompbox.config import AddressTable, RoutingType
 from stompbox.config.sources import convert
 from stompbox.errors import ConfigError, IllegalFrame, Refused
+from stompbox.message import ANYCAST, MULTICAST
 from stompbox.security import Right
 from stompbox.server.configuring import configuring_address, filtering
 
@@ -127,8 +129,14 @@ async def _make(
     table: AddressTable,
     filters: Mapping[QueueTable, Selector | None] = MappingProxyType({}),
 ) -> None:
+    engine, maker = asked.broker.engine, asked.maker
+    wanted = [
+        (table.name, queue.name, ANYCAST if queue.routing_type is RoutingType.ANYCAST else MULTICAST)
+        for queue in table.queues
+    ]
+    require_all(engine, maker, wanted or [(table.name, "", 0)])
     asked.begin()
-    for _ in configuring_address(asked.broker.engine, table, is_start=False, filters=filters):
+    for _ in configuring_address(engine, table, is_start=False, filters=filters, maker=maker):
         pass
     await asked.durable()
 

@@ -23,6 +23,7 @@ _STAY: Final = {
     "not_permitted": "you may not send to where they came from",
     "address_blocked": "an operator has blocked the address",
     "address_full": "the address has no room for them",
+    "too_many_addresses": "they came from an address that is gone, and the user has made too many",
     "too_much_stays": "those before them stay, and take all the memory that they may",
 }
 

@@ -15,6 +15,7 @@ from stompbox.broker import transactions
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.configuration import Sizes, diverting, obeying
 from stompbox.broker.addresses.contracts import PASS, STRIP, Divert, address_of
+from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.engine import Engine
 from stompbox.broker.kinds import Kind, Rules, rules_of
 from stompbox.broker.queues.queue import Queue
@@ -227,12 +228,16 @@ def configuring_address(
     *,
     is_start: bool,
     filters: Mapping[QueueTable, Selector | None] = MappingProxyType({}),
+    maker: Maker | None = None,
 ) -> Steps[None]:
-    """Makes an address, or changes it, to be as its table says, in steps. `filters`: of its queues, those that are compiled already."""
-    address = engine.addresses.get(table.name) or engine.create_address(table.name)
-    if address.is_auto:  # a frame had made it; from now on it stays
+    """Makes an address, or changes it, to be as its table says, in steps. `filters`: of its queues, those that are compiled already.
+    `maker`: the user for whom counts what is new; None: nobody, and what frames had made counts for nobody any more."""
+    address = engine.addresses.get(table.name) or engine.create_address(table.name, maker=maker)
+    # a user had made it; from now on it stays
+    if address.is_auto or (maker is None and address.maker is not None):
         address.stay()
-        engine.makers.made_address(address, None)
+        if maker is None:
+            engine.makers.made_address(address, None)
         engine.note_address(address)
     address.add_kind(
         sum(_ROUTING[kind] for kind in set(table.routing_types)) or engine.default_routing(table.name)
@@ -242,7 +247,7 @@ def configuring_address(
         if engine.addresses.get(table.name) is not address:  # it has gone meanwhile
             return
         several = len(table.routing_types) > 1
-        _configure_queue(engine, address, queue, selector, several=several, is_start=is_start)
+        _configure_queue(engine, address, queue, selector, maker, several=several, is_start=is_start)
         yield
 
 
@@ -251,6 +256,7 @@ def _configure_queue(
     address: Address,
     table: QueueTable,
     selector: Selector | None,
+    maker: Maker | None,
     *,
     several: bool,
     is_start: bool,
@@ -265,18 +271,26 @@ def _configure_queue(
         queue = None
     if queue is None:
         of = Kind.ANYCAST if kind == ANYCAST else Kind.DURABLE
-        queue = engine.new_queue(address, table.name, of, selector, is_durable=table.durable)
-    elif queue.selector != selector or queue.is_auto:
-        _change(engine, queue, selector, is_auto=False)
+        queue = engine.new_queue(address, table.name, of, selector, is_durable=table.durable, maker=maker)
+    elif queue.selector != selector or queue.is_auto or _is_taken_over(queue, maker):
+        _change(engine, queue, selector, maker, is_auto=False)
     queue.obey(rules_of(address.settings, table))
 
 
-def _change(engine: Engine, queue: Queue, selector: Selector | None, *, is_auto: bool) -> None:
+def _is_taken_over(queue: Queue, maker: Maker | None) -> bool:
+    """Whether what a user has made is the configuration's, or an operator's, from now on; a durable subscription stays whose it is."""
+    return maker is None and queue.maker is not None and not queue.owner
+
+
+def _change(
+    engine: Engine, queue: Queue, selector: Selector | None, maker: Maker | None, *, is_auto: bool
+) -> None:
     """The filter decides about messages that come; what is there stays."""
     address = address_of(queue)
     address.remove(queue)
     queue.selector = selector
     queue.stay(is_auto=is_auto)
-    engine.makers.made_queue(queue, None)
+    if maker is None:
+        engine.makers.made_queue(queue, None)
     address.add(queue)
     engine.note_queue(queue)

@@ -24,22 +24,25 @@ from stompbox.broker.queues.depth import depth_of
 from stompbox.broker.queues.paging import is_doubtful
 from stompbox.broker.work import COPY, MESSAGE
 from stompbox.config.spaces import MARK, is_inside, space_of
+from stompbox.errors import TooManyMade
 from stompbox.message import ANYCAST, MULTICAST, ORIGINAL_ADDRESS, ORIGINAL_ID, ORIGINAL_QUEUE, Run
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.contracts import Engine
+    from stompbox.broker.addresses.makers import Maker
     from stompbox.broker.queues.queue import Queue
     from stompbox.ranges import Ranges
 
 PORTION: Final = 1000  # messages at a time
 QUARTER: Final = 4  # of all memory: so much may have to stay, and is kept until all is done
 TOO_MUCH: Final = "too-much-stays"  # of those that were not looked at
+TOO_MANY: Final = "too-many-addresses"  # of those that came from an address that the user may not make again
 STEP: Final = 16  # parts of them, each sent by itself, that go in one step: less than a millisecond
 
 
 class Redrive:
     """One queue gives back `most` messages, -1 all. `count` have gone; `is_done`, and `on_done` is called then. `among`: only the
-    messages with these offsets. `stayed`: those that had to
+    messages with these offsets. `maker`: the user for whom the addresses count that are made again. `stayed`: those that had to
     stay, by the code of what a SEND would have been refused for."""
 
     def __init__(
@@ -51,8 +54,10 @@ class Redrive:
         on_done: Callable[[int], None] | None = None,
         may_send: Callable[[str], bool] = lambda _: True,
         among: Ranges | None = None,
+        maker: Maker | None = None,
     ) -> None:
         self.engine = engine
+        self.maker = maker
         self.may_send = may_send
         self.stayed = Counter[str]()
         self.queue = queue
@@ -131,7 +136,14 @@ class Redrive:
 
     def _fitting(self, name: str, segment: Segment) -> Segment | None:
         """What the address takes of them, as it would of a sender."""
-        address = self.engine.addresses.get(name) or self.engine.create_address(name, is_auto=True)
+        address = self.engine.addresses.get(name)
+        if address is None:
+            try:
+                self.engine.makers.require(self.maker, addresses=1)
+            except TooManyMade:
+                self.stayed[TOO_MANY] += len(segment)
+                return None
+            address = self.engine.create_address(name, is_auto=True, maker=self.maker)
         count, code = limits.taken(address, segment)
         if count < len(segment):
             self.stayed[code] += len(segment) - count
