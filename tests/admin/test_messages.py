@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from stompbox.admin import messages
 from stompbox.admin.messages import Wanted, first_of
 from stompbox.selectors import compile_selector
 from tests.admin.asking import ask, post, queue, read
@@ -164,6 +167,48 @@ def test_whole_bodies(served: Served, size: int) -> None:
     [found] = read(served.admin, f"messages?queue=whole.{size}&whole=true")["messages"]
     assert found["body"] == "z" * min(size, 1 << 20)
     assert (found["size"], found["is_cut"]) == (size, size > 1 << 20)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"\x01" * 150_000, b'"\\\n' * 50_000, "x\U0001f600\xf6".encode() * 30_000, b"\xff\x00" * 75_001, b"\xff" * 147_456],
+    ids=["control", "escaped", "characters", "no text", "no text, whole slices"],
+)  # fmt: skip
+def test_a_long_body_is_made_json_in_portions_and_is_what_it_was(body: bytes) -> None:
+    """One of a megabyte took 20 ms in one go."""
+    try:
+        text: str | None = body.decode()
+    except UnicodeDecodeError:
+        text = None
+    made = messages._encoded(body) if text is None else messages._said(text)
+    steps = 0
+    while True:
+        try:
+            next(made)
+        except StopIteration as done:
+            found = msgspec.json.decode(msgspec.json.encode(done.value))
+            break
+        steps += 1
+    assert found == (b64encode(body).decode() if text is None else text)
+    assert steps == -(-len(body if text is None else text) // messages.SLICE) > 1
+
+
+def shown(count: int) -> int:
+    """Lines of the longest step in which so many messages of a run are made what is shown of them."""
+    world = World()
+    sent = b"".join([b"SEND\ndestination:/queue/q\n\n%d\0" % number for number in range(count)])
+    world.client().socket.data_received(sent)
+    world.until_idle()
+    world.turn(20)
+    (looked,) = world.broker.engine.queues.values()
+    with world.steps() as steps:
+        found, _ = world.driven(messages.first_messages(world.broker, looked, count, Wanted(), is_whole=True))
+    assert len(found) == count
+    return steps.longest
+
+
+def test_messages_are_shown_in_turns_however_short_they_are() -> None:
+    assert shown(400) < 5 * shown(40)
 
 
 def test_chosen_messages_are_deleted_and_the_others_stay_in_order(served: Served) -> None:

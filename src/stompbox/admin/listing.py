@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from heapq import merge
 from inspect import iscoroutinefunction
 from itertools import chain
@@ -33,6 +33,7 @@ LISTED: Final = 1000  # entries of one answer, if the request does not say how m
 MOST: Final = 10_000
 FARTHEST: Final = 999_999_999
 PIECE: Final = 200  # entries that are made JSON in one go
+PART: Final = 256 << 10  # octets that are handed to the socket in one go
 RUN: Final = 1000  # items that are sorted in one go
 JOINED: Final = 10_000  # items in pieces that become one in one go, which takes a millisecond
 
@@ -117,9 +118,14 @@ class Pieces(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for piece in in_turns(self.turns, self.pieces):
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        async for part in in_turns(self.turns, self._parts()):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+    def _parts(self) -> Iterator[bytes]:
+        for piece in self.pieces:
+            for at in range(0, len(piece), PART):
+                yield piece[at : at + PART]
 
 
 async def in_pieces(

@@ -11,9 +11,10 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterable
 from heapq import merge
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.queues import matching
@@ -24,6 +25,7 @@ from stompbox.broker.work import PORTION, QUESTION
 from stompbox.message import Run
 from stompbox.ranges import Ranges
 from stompbox.selectors import Selector
+from stompbox.selectors.steps import Steps
 from stompbox.server.requests.fetching import offset_at_time
 from stompbox.server.requests.replies import in_turns
 
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 BODY: Final = 4096  # bytes
 WHOLE: Final = 1 << 20  # bytes of one body that is wanted whole
+SLICE: Final = (
+    48 << 10
+)  # characters of a body, or its octets, that are made JSON in one go: two milliseconds at the most
 ANSWER: Final = 8 << 20  # bytes of the bodies of one answer, after which the rest comes with the next
 LOOK: Final = 256 << 10  # bytes of one read of the log
 LOOKS: Final = 20  # reads without enough messages for the queue in them
@@ -71,7 +76,7 @@ async def first_messages(
     out, size = await delivering(broker, queue), 0
     found, following = await first_of(broker, queue, count, wanted)
     views: list[MessageView] = []
-    for offset, run in found:
+    async for offset, run in in_turns(broker.turns, found):
         view = await _view(broker, run, offset, is_delivering=offset in out, is_whole=is_whole)
         size += min(view.size, WHOLE) if is_whole else 0
         if views and size > ANSWER:
@@ -185,8 +190,28 @@ async def _view(broker: Broker, run: Run, offset: int, *, is_delivering: bool, i
     body = await _octets(broker, run, index, most) if is_whole else run.octets(index)[:most]
     is_cut = size > most and not (run.is_large and not is_whole)
     text = None if run.is_large and not is_whole else _text(body, is_whole=not is_cut)
-    encoded = b64encode(body).decode() if is_whole and text is None else None
-    return MessageView(offset, run.arrived, is_delivering, size, run.headers(index), text, is_cut, encoded)
+    turns = broker.turns
+    said = await turns.taken(_said(text)) if text is not None and len(text) > SLICE else text
+    encoded = await turns.taken(_encoded(body)) if is_whole and text is None else None
+    return MessageView(offset, run.arrived, is_delivering, size, run.headers(index), said, is_cut, encoded)
+
+
+def _said(text: str) -> Steps[str]:
+    """A long text as JSON, which stands for it in a MessageView."""
+    parts = []
+    for at in range(0, len(text), SLICE):
+        parts.append(msgspec.json.encode(text[at : at + SLICE])[1:-1])
+        yield
+    return cast(str, Raw(b'"%b"' % b"".join(parts)))
+
+
+def _encoded(body: bytes) -> Steps[str]:
+    """Octets in base64, as JSON, which stands for a text in a MessageView."""
+    parts = []
+    for at in range(0, len(body), SLICE):  # of whole groups of three
+        parts.append(b64encode(body[at : at + SLICE]))
+        yield
+    return cast(str, Raw(b'"%b"' % b"".join(parts)))
 
 
 async def _octets(broker: Broker, run: Run, index: int, most: int) -> bytes:
