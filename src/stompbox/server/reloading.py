@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from stompbox.server.broker import Broker
     from stompbox.server.seam import Acceptor
 
+    Change = tuple[Acceptor, Listener, SSLContext | None]
+    """Where clients come in, and what it listens on from now on."""
+
 log = logging.getLogger("stompbox")
 
 CHANGES: Final = 100  # that wait for their turn
@@ -48,10 +51,6 @@ Prepare = Callable[[], Coroutine[object, object, Configuration]]
 
 Teller = Callable[[StompboxError | None], object]
 """Is told how it ended: None, or why nothing has changed."""
-
-
-Change = tuple["Acceptor", "Listener", "SSLContext | None"]
-"""Where clients come in, and what it listens on from now on."""
 
 
 class Reload:
