@@ -67,7 +67,7 @@ def test_what_is_none_is_refused(octets: bytes) -> None:
 
 
 def test_numbers_that_are_none_are_refused() -> None:
-    assert link.numbers(SIGNS, SIGNS.pack(-1, 5)) == (-1, 5)
+    assert link.numbers(SIGNS, SIGNS.pack(-1, 5, 7)) == (-1, 5, 7)
     for wrong in (b"", b"123", b"12345"):
         with pytest.raises(LinkError):
             link.numbers(COUNT, wrong)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from stompbox.config.listener import parse_listener
-from stompbox.server.fronts.link import Kind
+from stompbox.server.fronts.link import SIGNS, Kind
 from stompbox.server.fronts.records import Records
 from stompbox.server.fronts.relay import SOME, Front
 from tests.server.turning import Loop
@@ -38,7 +38,7 @@ class Web:
 
     certificate_name, port = "", 0
     is_clogged = False
-    unsent = 0
+    unsent = unread = 0
 
     def __init__(self) -> None:
         self.socket: Any = Accepted()
@@ -87,6 +87,27 @@ def test_who_is_cut_off_meanwhile_is_not_waited_for() -> None:
     loop.turn()
     front._obey_of(Kind.ABORT, 1, b"")
     assert web.is_aborted
+
+
+def test_what_lies_in_a_front_for_a_client_is_told_until_nothing_does() -> None:
+    loop, wire, web = Loop(), Wire(), Web()
+    front = Front(cast(asyncio.AbstractEventLoop, loop))
+    front.connection_made(cast(asyncio.Transport, wire))
+    front.arrived(web.socket, 0, is_crowded=False)
+    relay = front.client_of(parse_listener("tcp://127.0.0.1:0"), cast(Any, web), "192.0.2.7")
+    told = []
+    for unread, unsent, look in ((5000, 0, relay.look_kept), (5000, 70_000, relay.look_unread)):
+        web.unread, web.unsent = unread, unsent
+        look()
+        front._look()
+        loop.turn()
+        told.append([SIGNS.unpack(payload)[2] for kind, payload in wire.said if kind == Kind.SIGNS][-1])
+    web.unread = web.unsent = 0
+    front._look()
+    loop.turn()
+    told.append([SIGNS.unpack(payload)[2] for kind, payload in wire.said if kind == Kind.SIGNS][-1])
+    assert told == [5000, 75_000, 0]
+    assert not front.watched
 
 
 def test_signs_of_very_many_clients_are_given_in_turns_and_none_of_who_has_gone() -> None:

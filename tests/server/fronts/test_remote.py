@@ -10,7 +10,7 @@ import pytest
 
 from stompbox.errors import LinkError
 from stompbox.server.fronts import link
-from stompbox.server.fronts.link import AHEAD, COUNT, CREDIT, SIGNS, WINDOW, Kind
+from stompbox.server.fronts.link import AHEAD, COUNT, CREDIT, LEAST, SHARED, SIGNS, TAKEN, WINDOW, Kind
 from stompbox.server.fronts.records import HEAD
 from stompbox.server.fronts.remote import PART, SOME, FrontLink
 from tests.server.fronts.wild import ARRIVES, CONNECT, OPENED, OPENS, WITHIN, Wild, played, record
@@ -126,7 +126,7 @@ def test_a_client_speaks_through_the_link_and_goes_with_it(tmp_path: Path) -> No
         [connection] = wild.broker.connections
         assert (connection.peer, connection.transport.certificate_name) == ("192.0.2.7", "alice")
         assert connection.transport.port == 50_000
-        wild.say(record(Kind.SIGNS, 1, SIGNS.pack(2000, -1)))
+        wild.say(record(Kind.SIGNS, 1, SIGNS.pack(2000, -1, 0)))
         wild.say(record(Kind.DATA, 1, b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:1\n\n\0"))
         await wild.hear(Kind.DATA)
         silence = connection.transport.silence
@@ -204,6 +204,51 @@ def test_a_socket_is_clogged_until_its_system_has_taken_most(tmp_path: Path) -> 
         assert not transport.is_clogged
 
     played(tmp_path, work)
+
+
+def test_what_a_front_keeps_counts_for_its_client(tmp_path: Path) -> None:
+    """Less than AHEAD, which a client does not read, or what has come of a frame of its WebSocket."""
+
+    async def work(wild: Wild) -> None:
+        wild.say(OPENED + record(Kind.DATA, 1, CONNECT))
+        await wild.hear(Kind.DATA)
+        [connection] = wild.broker.connections
+        for kept in (AHEAD // 2, 3 << 20, 0):
+            wild.say(record(Kind.SIGNS, 1, SIGNS.pack(-1, -1, kept)))
+            sign = record(Kind.BEAT, 0, link.packed(link.Pulse(kept, 0.5)))
+            wild.say(sign)
+            await wild.house.until(lambda: wild.link.answered == kept, "it was told")  # noqa: B023
+            assert connection.account.passing == wild.broker.ledger.by_kind["output"] == kept
+            assert not connection.transport.is_clogged
+
+    played(tmp_path, work)
+
+
+def test_where_very_many_have_something_on_its_way_each_has_less_room() -> None:
+    world, wire = World(), Recorded()
+    found = FrontLink(world.broker, "front 1", [world.acceptor], lambda _: None)
+    found.connection_made(wire)
+    last = SHARED // AHEAD + 1
+    arrived = [record(Kind.ARRIVED, number, ARRIVES) for number in range(1, last + 1)]
+    found.data_received(b"".join(arrived))
+    world.until_idle()
+    for number in range(1, last):
+        found.sockets[number].write(b"x" * AHEAD)
+    one = found.sockets[last]
+    one.write(b"y" * LEAST)
+    assert not [socket for socket in found.sockets.values() if socket.is_clogged]
+    one.write(b"y")
+    assert one.is_clogged
+    assert one.unsent == LEAST + 1
+    one.taken(LEAST - TAKEN)
+    assert one.is_clogged
+    one.taken(1)
+    assert not one.is_clogged
+    for number in range(1, last):
+        found._obey_some([(Kind.GONE, number, b"")])
+    assert found.on_the_way == TAKEN
+    one.write(b"y" * (AHEAD - TAKEN))
+    assert not one.is_clogged
 
 
 def test_who_is_refused_at_the_door_is_told_when_he_speaks(tmp_path: Path) -> None:

@@ -21,9 +21,8 @@ from stompbox.config import Listener
 from stompbox.errors import FrameError, IllegalFrame, LinkError, PeerError, Refused, StompboxError
 
 COUNT: Final = Struct("<I")
-SIGNS: Final = Struct(
-    "<ii"
-)  # ms since the client's system sent data, and since it sent anything; -1: it is not known
+# ms since the client's system sent data, and since it sent anything (-1: it is not known); octets that the front keeps for it
+SIGNS: Final = Struct("<iiI")
 # octets of a record of a front, which cuts what its clients have sent into such pieces
 PIECE: Final = 1 << 20
 MOST: Final = PIECE + 4096
@@ -33,6 +32,8 @@ WINDOW: Final = (
 CREDIT: Final = WINDOW // 4  # that were obeyed, after which the front is told
 AHEAD: Final = 128 << 10  # octets for a client that may be on their way before its socket counts as clogged
 TAKEN: Final = AHEAD // 8  # that the system has taken, after which a front says so
+SHARED: Final = 32 << 20  # octets on their way to all clients of a front, beyond which each has less room:
+LEAST: Final = 2 * TAKEN  # this; a front says of half of it that it was taken, whatever the client does
 LONGEST: Final = 1000  # characters of an address or a name that a front tells
 
 
@@ -51,7 +52,7 @@ class Kind(IntEnum):
     LINGERS = 7
     GONE = 8
     TAKEN = 9  # the system has taken so many octets: COUNT
-    SIGNS = 10  # of life, of one who is not read or does not read
+    SIGNS = 10  # of life, of one who is not read or does not read, or for whom something is kept
     REFUSED = 11  # somebody who could be told nothing: `Refusal`
     LOGGED = 12  # `Line`
     BEAT = 13  # both ways; by a front with its `Pulse`

@@ -389,15 +389,23 @@ class Relay:
 
     def give_signs(self) -> bool:
         """What the broker may want to know of it; False: nothing any more."""
-        taken = self._untold - self.transport.unsent
+        transport = self.transport
+        unsent = transport.unsent
+        taken, kept = self._untold - unsent, unsent + transport.unread
         if taken > 0:
             self._tell_taken(taken)
         silence, absence = self.socket.silence, self.socket.absence
-        self.front.say(Kind.SIGNS, self.number, SIGNS.pack(_ms(silence), _ms(absence)))
-        return self.transport.is_clogged or self._is_paused
+        told = SIGNS.pack(_ms(silence), _ms(absence), min(kept, 0xFFFFFFFF))
+        self.front.say(Kind.SIGNS, self.number, told)
+        return transport.is_clogged or self._is_paused or kept > 0
+
+    def look_kept(self) -> None:
+        """What has come of a frame of its WebSocket counts, though the broker has not got it."""
+        self.front.watch(self)
 
     def look_unread(self) -> None:
         """Its WebSocket has said something by itself, and it does not read."""
+        self.front.watch(self)
         unsent = self.transport.unsent
         if unsent > self.most:
             limit = f"{self.most} (maxConnectionMemory)"

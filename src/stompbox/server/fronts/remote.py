@@ -2,7 +2,9 @@
 
 A `RemoteSocket` is to its Connection, to the admission at its listener and to the broker what a socket of this process is. What a client
 may send is credit: the front stops reading a socket of which WINDOW octets are not obeyed yet. What a client is sent is credit, too: a
-socket counts as clogged while more than AHEAD octets are on their way to the client's system.
+socket counts as clogged while more than AHEAD octets are on their way to the client's system, or LEAST where all clients of the front
+together have more than SHARED. What lies in the front for longer than a moment, or of a frame of WebSocket that is not whole, it tells with
+its signs of life: that counts for the client as if it lay here.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from stompbox.server.fronts.link import (
     AHEAD,
     COUNT,
     CREDIT,
+    LEAST,
     LONGEST,
+    SHARED,
     SIGNS,
     Kind,
     numbers,
@@ -54,6 +58,7 @@ class RemoteSocket:
         "_heard",
         "_is_closing",
         "_is_paused",
+        "_kept",
         "_obeyed",
         "_on_the_way",
         "acceptor",
@@ -82,6 +87,7 @@ class RemoteSocket:
         self._has_ended_its_side = False  # the peer, while it was not listened to
         self._obeyed = 0  # octets, since the front was told
         self._on_the_way = 0  # octets that the client's system has not got, as far as the front has told
+        self._kept = 0  # octets that lay in the front when it told so last: unread ones, and of a frame that is not whole
         self._heard: float | None = (
             None  # when its system sent data, and when it sent anything, by the loop's clock
         )
@@ -117,18 +123,23 @@ class RemoteSocket:
 
     def taken(self, octets: int) -> None:
         """The system of the front has taken them."""
-        self._on_the_way -= octets
-        if self._on_the_way < 0:
+        if octets > self._on_the_way:
             raise LinkError("bad-link", f"socket {self.number} has taken more than it was given")
-        if self.is_clogged and self._on_the_way <= AHEAD // 2:
+        self._on_the_way -= octets
+        self.line.on_the_way -= octets
+        if self.is_clogged and self._on_the_way <= self.line.room // 2:
             self.is_clogged = False
             if self.connection is not None:
                 self.connection.drained()
 
-    def signs(self, heard: int, answered: int) -> None:
+    def signs(self, heard: int, answered: int, kept: int) -> None:
         now = self.line.broker.loop.time()
         self._heard = None if heard < 0 else now - heard / 1000
         self._answered = None if answered < 0 else now - answered / 1000
+        if kept != self._kept:
+            self._kept = kept
+            if self.connection is not None:
+                self.connection.account.look(self.connection)
 
     def dismissed(self, error: StompboxError) -> None:
         """The front has something against it."""
@@ -159,6 +170,8 @@ class RemoteSocket:
 
     def _leave(self) -> Connection | None:
         self._is_closing = True
+        self.line.on_the_way -= self._on_the_way
+        self._on_the_way = 0
         self.acceptor.admission.gone(self)
         self.line.broker.sockets.discard(self)
         connection, self.connection = self.connection, None
@@ -191,8 +204,8 @@ class RemoteSocket:
 
     @property
     def unsent(self) -> int:
-        """Octets on their way; a few of which the front has told nothing yet are no sign of a client that does not read."""
-        return self._on_the_way if self.is_clogged else 0
+        """Octets on their way, or what the front keeps; a few of which it has told nothing yet do not say that the client does not read."""
+        return max(self._on_the_way, self._kept) if self.is_clogged else self._kept
 
     @property
     def silence(self) -> float | None:
@@ -207,9 +220,11 @@ class RemoteSocket:
 
     def write(self, data: bytes) -> None:
         if not self._is_closing:
-            self._on_the_way += len(data)
-            self.is_clogged = self.is_clogged or self._on_the_way > AHEAD
-            self.line.say(_DATA, self.number, data)
+            line, size = self.line, len(data)
+            self._on_the_way += size
+            line.on_the_way += size
+            self.is_clogged = self.is_clogged or self._on_the_way > line.room
+            line.say(_DATA, self.number, data)
 
     def pause_reading(self) -> None:
         if not self._is_paused:
@@ -267,12 +282,18 @@ class FrontLink(asyncio.Protocol):
         self._is_planned = False
         self._is_gone = False
         self.octets_in = self.octets_out = 0
+        self.on_the_way = 0  # octets that clients' systems have not got, of all sockets together
         self.lost = 0  # sockets that went with it
         self._last = 0  # the highest number of a socket
         self._fault: LinkError | None = None
         self._transport: asyncio.Transport | None = None
 
     # To the front
+
+    @property
+    def room(self) -> int:
+        """Octets that may be on their way to one client: less where very many have something, since what is there counts for nobody yet."""
+        return AHEAD if self.on_the_way <= SHARED else LEAST
 
     def say(self, kind: int, number: int = 0, payload: bytes = b"") -> None:
         """A record, with all others of this turn of the loop."""
