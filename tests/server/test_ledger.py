@@ -14,6 +14,7 @@ from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import _MOST_OCTETS, Reader
 from stompbox.stomp.versions import VERSIONS
 from tests.server.world import KINDS, Guest, House, configured, play
+from tests.system.transports import message
 from tests.users import users
 
 BODY = "x" * 1000
@@ -115,6 +116,24 @@ def test_each_kind_is_counted_and_is_nothing_again(tmp_path: Path, scenario: str
         assert [broker.ledger.size, *broker.ledger.sizes, broker.engine.unacknowledged.size] == [0] * 9
         assert not broker.ledger.of_user
         broker.committer.is_busy = False
+
+    play(configured(tmp_path), story)
+
+
+def test_a_part_of_a_message_of_websocket_counts_and_is_nothing_again(tmp_path: Path) -> None:
+    """No octet of it has come to the connection."""
+
+    async def story(house: House) -> None:
+        guest = await house.client("websocket")
+        whole = message(f"SEND\ndestination:/queue/a\n\n{BODY * 100}\0".encode())
+        guest.writer.write(whole[:60_000])
+        account = house.connection().account
+        await house.until(lambda: account.passing > 59_000, "it counts")
+        assert house.broker.ledger.by_kind[Use.INPUT.value] == account.passing
+        guest.writer.write(whole[60_000:])
+        guest.say("SEND\ndestination:/queue/a\nreceipt:done\n\n\0")
+        await guest.hear(b"receipt-id:done")
+        assert account.passing == 0
 
     play(configured(tmp_path), story)
 

@@ -24,7 +24,7 @@ from stompbox.config.listener import parse_listener
 from stompbox.errors import StompboxError
 from stompbox.server.transport import inflating
 from stompbox.server.transport.webframes import MESSAGE, is_utf8
-from stompbox.server.transport.websocket import CHEAPER, INFLATED, LAST, TURN, WebSocket
+from stompbox.server.transport.websocket import CHEAPER, INFLATED, KEPT, LAST, TURN, WebSocket
 
 WITHIN = 20.0  # seconds
 UPGRADE = (
@@ -49,7 +49,7 @@ class Ends:
         self.codes: list[str] = []
         self.is_closed = False
         self.is_read = True
-        self.losses = 0
+        self.losses = self.looks = 0
         self.now = 0.0
         self.later: list[Callable[[], None]] = []
 
@@ -62,6 +62,9 @@ class Ends:
 
     def lost(self) -> None:
         self.losses += 1
+
+    def look_kept(self) -> None:
+        self.looks += 1
 
     def client_of(self, *_: object) -> Ends:
         return self
@@ -374,6 +377,35 @@ class Stubborn(Ends):
 
     def abort(self) -> None:
         """It is gone already."""
+
+
+@pytest.mark.parametrize("size, looks", [(KEPT, 0), (4 * KEPT, 1)])
+def test_a_part_of_a_frame_counts_for_its_client_where_it_is_long(size: int, looks: int) -> None:
+    """Nothing of it has come to the client's end, which says what is counted of all else."""
+    ends: Any = Ends()
+    web = WebSocket(ends, parse_listener("tcp://127.0.0.1:0"), ends, "local")
+    web.receive(UPGRADE)
+    frame = Frame(Opcode.BINARY, b"x" * size).serialize(mask=True)
+    web.receive(frame[: size // 2])
+    assert (web.unread > KEPT, ends.looks) == (looks == 1, looks)
+    web.receive(frame[size // 2 :])
+    assert (ends.heard, web.unread, ends.looks) == (b"x" * size, 0, looks)
+
+
+def test_what_is_not_inflated_yet_is_counted() -> None:
+    ends, web = compressing()
+    data = squeezed(b"".join([str(at).encode() for at in range(500_000)]))
+    web.pause_reading()
+    web._is_paused = False
+    ends.is_late = True
+    before = web.unread
+    web.receive(data)
+    ends.waiting.pop(0)()
+    assert before == 0 < len(ends.heard)
+    assert web.unread > len(data) // 2
+    while ends.waiting:
+        ends.waiting.pop(0)()
+    assert web.unread == 0
 
 
 def test_what_was_read_before_the_socket_was_lost_is_obeyed_in_turns() -> None:

@@ -269,6 +269,9 @@ class Connection(Writing):
     def look_unread(self) -> None:
         self.unread.look(self)
 
+    def look_kept(self) -> None:
+        self.account.look(self)
+
     def says_its_last(self) -> bool:
         """The client has ended its side; whether there are answers that it waits for, or what it has said waits, which may have some. The
         socket closes when they are said."""

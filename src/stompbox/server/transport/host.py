@@ -49,6 +49,9 @@ class ClientEnd(Behind, Protocol):
     def look_unread(self) -> None:
         """Something was written that nobody behind the socket has said: a pong."""
 
+    def look_kept(self) -> None:
+        """Something has come that it is not given yet: a part of a frame of WebSocket, which is memory of its client's."""
+
 
 class Refusals(Protocol):
     def tell(self, who: str, error: StompboxError, *, closes: bool) -> bool: ...

@@ -34,6 +34,11 @@ class Pieces:
         self.unconsumed_tail = b""
         self.is_pending = False  # there are others
 
+    @property
+    def waiting(self) -> int:
+        """Octets that have come and are not inflated yet."""
+        return len(self._rest)
+
     def decompress(self, data: bytes, most: int = 0) -> bytes:
         if self.is_pending:  # the block behind a message that the client has left out
             self._rest += data

@@ -45,6 +45,7 @@ TURN: Final = (
 INFLATED: Final = 16 << 10  # octets of what was compressed that cost as much as a frame
 LAST: Final = 10.0  # seconds in which somebody else must take what a socket had read that is gone
 AGAIN: Final = 0.005  # seconds until he is asked again
+KEPT: Final = 4 << 10  # octets of frames that are not whole, from which on they count for their client
 CHEAPER: Final = 16  # messages that need no library cost as one that does
 # octets that one message may have beyond the frame in it: the codec says better what is too long
 MORE: Final = 1024
@@ -147,6 +148,8 @@ class WebSocket:
             self._left = data[at:]
             self.socket.pause_reading()
             self._plan()
+        if self.connection is not None and self.unread > KEPT:
+            self.connection.look_kept()
 
     @property
     def _has_left(self) -> bool:
@@ -504,7 +507,8 @@ class WebSocket:
 
     @property
     def unread(self) -> int:
-        return len(self._left) + len(self.protocol.reader.buffer)
+        inflated = self._pieces.waiting if self._pieces is not None else 0
+        return len(self._left) + len(self.protocol.reader.buffer) + inflated
 
     @property
     def unsent(self) -> int:
