@@ -7,7 +7,7 @@
 | COMMIT, ABORT, UNSUBSCRIBE and what else is long of itself    | some of its messages        | the rest of the frame        |
 | what TLS has of a read (transport/tlstransport.py)            | STEP octets, or RECORDS     | not read, in a Line          |
 | frames of WebSocket (transport/websocket.py)                  | TURN of them                | not read, in a Line          |
-| what the link of a front, or of a node, has brought (fronts/remote.py) | SOME records, for PART | not read, until the next turn |
+| what the link of a front, or of a node, has brought (fronts/records.py) | SOME records, for PART | not read, until the next turn |
 | clients of a front that are not read, or do not read (fronts/relay.py) | SOME of them        | the others                   |
 | a SEND to very many subscriptions (broker/addresses/fanout.py)          | some of them                | the rest of the frame        |
 | SUBSCRIBE to a wildcard                                       | some of what it covers      | the rest of the frame        |

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from typing import Any, cast
 
 import pytest
 
 from stompbox.config.listener import parse_listener
 from stompbox.server.fronts.link import SIGNS, Kind
-from stompbox.server.fronts.records import Records
+from stompbox.server.fronts.records import HEAD, PART, Records
+from stompbox.server.fronts.records import SOME as SOME_RECORDS
 from stompbox.server.fronts.relay import SOME, Front
 from tests.server.turning import Loop
 
@@ -21,8 +23,16 @@ class Wire:
         self.records = Records(0)
         self.said: list[tuple[Kind, bytes]] = []
 
+        self.is_read = True
+
     def set_write_buffer_limits(self, **_: int) -> None:
         pass
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
 
     def write(self, data: bytes) -> None:
         self.said += [(Kind(kind), payload) for kind, _, payload in self.records.read(data)]
@@ -44,10 +54,15 @@ class Web:
         self.socket: Any = Accepted()
         self.is_aborted = False
 
+        self.heard: list[bytes] = []
+
     def pause_reading(self) -> None:
         pass
 
     resume_reading = pause_reading
+
+    def write(self, data: bytes) -> None:
+        self.heard.append(data)
 
     def abort(self) -> None:
         self.is_aborted = True
@@ -108,6 +123,27 @@ def test_what_lies_in_a_front_for_a_client_is_told_until_nothing_does() -> None:
     told.append([SIGNS.unpack(payload)[2] for kind, payload in wire.said if kind == Kind.SIGNS][-1])
     assert told == [5000, 75_000, 0]
     assert not front.watched
+
+
+def test_what_one_read_of_the_link_has_brought_is_written_in_turns_and_in_order() -> None:
+    """With TLS or a WebSocket each takes some time, and thousands come in one read."""
+    looks = count()
+    loop, wire, web = Loop(), Wire(), Web()
+    front = Front(cast(asyncio.AbstractEventLoop, loop))
+    front.clock = lambda: next(looks) * PART / 2
+    front.connection_made(cast(asyncio.Transport, wire))
+    front.arrived(web.socket, 0, is_crowded=False)
+    front.client_of(parse_listener("tcp://127.0.0.1:0"), cast(Any, web), "192.0.2.7")
+    said = [b"%d" % at for at in range(40 * SOME_RECORDS)]
+    front.heard(b"".join([HEAD.pack(Kind.DATA, 1, len(one)) + one for one in said]))
+    before = 0
+    while len(web.heard) < len(said):
+        assert 0 < len(web.heard) - before <= 3 * SOME_RECORDS
+        assert not wire.is_read
+        before = len(web.heard)
+        loop.turn()
+    assert web.heard == said
+    assert wire.is_read
 
 
 def test_signs_of_very_many_clients_are_given_in_turns_and_none_of_who_has_gone() -> None:

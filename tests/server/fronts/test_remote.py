@@ -11,8 +11,8 @@ import pytest
 from stompbox.errors import LinkError
 from stompbox.server.fronts import link
 from stompbox.server.fronts.link import AHEAD, COUNT, CREDIT, LEAST, SHARED, SIGNS, TAKEN, WINDOW, Kind
-from stompbox.server.fronts.records import HEAD
-from stompbox.server.fronts.remote import PART, SOME, FrontLink
+from stompbox.server.fronts.records import HEAD, PART, SOME
+from stompbox.server.fronts.remote import FrontLink
 from tests.server.fronts.wild import ARRIVES, CONNECT, OPENED, OPENS, WITHIN, Wild, played, record
 from tests.server.turning import LOOKS, Recorded, World
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from stompbox.errors import ConfigError, Refused, StompboxError
@@ -29,7 +29,7 @@ from stompbox.server.fronts.link import (
     read_as,
     told,
 )
-from stompbox.server.fronts.records import HEAD, Records
+from stompbox.server.fronts.records import HEAD, Record, Records
 from stompbox.server.transport.admission import Admission
 from stompbox.server.transport.tcp import Acceptor, Socket, accept
 from stompbox.server.turns import OfLoop
@@ -57,6 +57,7 @@ class Front:
         self.has_failed = False
         self.users = range(0)  # as many as the broker has
         self.refusals, self.faults, self.turns = Refusals(self), Faults(self), OfLoop(loop)
+        self.clock: Callable[[], float] = time.perf_counter
         self.acceptors: list[Acceptor] = []
         self.servers: list[asyncio.Server] = []
         self.relays: dict[int, Relay] = {}
@@ -115,10 +116,25 @@ class Front:
         return self._is_clogged
 
     def heard(self, data: bytes) -> None:
-        """Octets of the broker."""
+        """Octets of the broker. What this turn has no time for waits for the next one, and nothing is read meanwhile."""
         self.happened += 1
+        if self._records.obey(data, self._obey_some, self.clock) and self._transport is not None:
+            self._transport.pause_reading()
+            self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._transport is None:
+            return
+        try:
+            self.heard(b"")
+        except Exception as error:
+            self.faults.stop("it was told something by the broker", error)
+        if not (self._records.has_left or self.has_failed or self._transport is None):
+            self._transport.resume_reading()
+
+    def _obey_some(self, records: list[Record]) -> None:
         relays = self.relays
-        for kind, number, payload in self._records.read(data):
+        for kind, number, payload in records:
             if kind == _DATA:
                 relay = relays.get(number)
                 if relay is not None:

@@ -32,7 +32,7 @@ from stompbox.server.fronts.link import (
     read_as,
     told,
 )
-from stompbox.server.fronts.records import HEAD, Records
+from stompbox.server.fronts.records import HEAD, Record, Records
 from stompbox.server.session.gathering import Gathering
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox.fronts")
 
-PART: Final = 0.005  # seconds of a turn of the loop in which what one read of a link has brought is obeyed
-SOME: Final = 16  # records, after which the clock is looked at
 _DATA: Final = int(Kind.DATA)
 
 
@@ -277,7 +275,6 @@ class FrontLink(asyncio.Protocol):
         self.pulse = link.Pulse(0, 0.0)
         self.gathering = Gathering(broker, is_off=broker.tracing is not None)
         self._records = Records(link.MOST)
-        self._left: list[tuple[int, int, bytes]] = []  # that have come and wait for the next turn
         self._out: list[bytes] = []
         self._is_planned = False
         self._is_gone = False
@@ -357,7 +354,7 @@ class FrontLink(asyncio.Protocol):
         self._is_gone = True
         self.obeys.set()
         self._out.clear()
-        self._left.clear()
+        self._records.clear()
         self.gathering.clear()
         if not self.broker.has_failed:
             try:
@@ -371,21 +368,12 @@ class FrontLink(asyncio.Protocol):
     def _obey(self, data: bytes) -> None:
         """What this turn has time for. A read has thousands of small records: the rest waits for the next turn, and nothing is read
         meanwhile."""
-        left, self._left = self._left, []
-        records = left + self._records.read(data) if left else self._records.read(data)
-        clock = self.broker.turns.clock
-        at, until = 0, clock() + PART
-        while at < len(records):
-            self._obey_some(records[at : at + SOME])
-            at += SOME
-            if clock() > until:
-                break
+        is_more = self._records.obey(data, self._obey_some, self.broker.turns.clock)
         self.gathering.obey()
-        if at < len(records) and not self._is_gone:
-            self._put_off(records[at:])
+        if is_more and not self._is_gone:
+            self._put_off()
 
-    def _put_off(self, records: list[tuple[int, int, bytes]]) -> None:
-        self._left = records
+    def _put_off(self) -> None:
         if self._transport is not None:
             self._transport.pause_reading()
         self.broker.loop.call_soon(self._go_on)
@@ -394,10 +382,10 @@ class FrontLink(asyncio.Protocol):
         if self._is_gone or self.broker.has_failed:
             return
         self._obey_all(b"")
-        if not (self._left or self._is_gone or self._transport is None):
+        if not (self._records.has_left or self._is_gone or self._transport is None):
             self._transport.resume_reading()
 
-    def _obey_some(self, records: list[tuple[int, int, bytes]]) -> None:
+    def _obey_some(self, records: list[Record]) -> None:
         sockets = self.sockets
         for kind, number, payload in records:
             found = sockets.get(number)
