@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+from pathlib import Path
+
 import pytest
 
-from stompbox.server.pressure import LITTLE, MOST, UNSAVED
+from stompbox.server import pressure
+from stompbox.server.pressure import LITTLE, MOST, UNSAVED, Reason
 from tests.server.turning import Client, World
+from tests.server.world import KINDS, House, configured, play
 
 
 def behind(octets: int) -> World:
@@ -65,3 +71,25 @@ def test_who_sends_the_disk_little_goes_on_for_longer_and_not_without_end() -> N
     world.broker.engine.unsaved = MOST
     send(sender, LITTLE // 2)
     assert not is_read(sender)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_is_not_read_and_has_reset_its_socket_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Also where no time to live ends it: the loop hears nothing of a socket that it does not read."""
+    monkeypatch.setattr(pressure, "LOOK", 0.001)
+
+    async def story(house: House) -> None:
+        guest = await house.client(kind)
+        connection = house.connection()
+        house.broker.pressure.hold(connection, Reason.DISK)
+        assert connection.pulse is not None
+        house.broker.beats.leave(connection)
+        raw = guest.writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        guest.leave()
+        await house.until(lambda: not (house.broker.connections or house.broker.sockets), "it is gone")
+        assert not house.broker.pressure.waiting
+
+    play(configured(tmp_path), story, fast=True)

@@ -279,7 +279,7 @@ def _refusal(code: str, text: str, order: Struct) -> StompboxError:
 class Inside:
     """What stands in for a socket: it reads what the broker says, and keeps the answer, a RECEIPT or an ERROR."""
 
-    is_clogged = False
+    is_clogged = is_reset = False
     port = 0
     unread = 0
     unsent = 0

@@ -12,11 +12,13 @@
 Who only consumes never waits, nor does for the disk who sends it nothing; who sends it LITTLE goes on up to MOST, so that who sends much
 holds up nobody else. What was read already is taken; so a sender goes beyond by one read at the most. Of those who wait for
 room, as many go on at a time as it has reads; the others look again after TURN. A connection that consumes, too, is still read while
-it waits for room (limiting.py).
+it waits for room (limiting.py). Of a socket that is neither read nor written to the loop does not hear that its peer has reset it: who
+waits is looked at for that each LOOK.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +37,7 @@ LITTLE: Final = 16 << 10  # bytes on their way to the disk that one read has cau
 READ: Final = 256 << 10  # bytes of one read of a socket
 UNREAD: Final = 1 << 20  # bytes beyond what the systems of both sides hold
 TURN: Final = 0.005  # seconds
+LOOK: Final = 5.0  # seconds
 
 
 class Reason(Enum):
@@ -53,6 +56,7 @@ class Pressure:
         # who waits for room, the first to come first
         self.full: dict[Limits, dict[ClientConnection, None]] = {}
         self._is_planned = False
+        self._is_looking = False  # for who has gone
 
     def sent(self, connection: ClientConnection, address: Address, run: Run) -> None:
         """A message was taken while something is in trouble, or by an address with limits."""
@@ -80,12 +84,34 @@ class Pressure:
         if connection.is_ended or connection.is_lost:
             return
         self.waiting.setdefault(connection, set()).add(reason)
+        self._look_later()
         if not isinstance(reason, Reason):
             self.full.setdefault(reason, {})[connection] = None
         if not isinstance(reason, Reason) and connection.consumers:
             connection.reading.hold_sends()
         elif not connection.reading.is_paused:
             connection.reading.pause()
+
+    def _look_later(self) -> None:
+        if not self._is_looking:
+            self._is_looking = True
+            self.broker.loop.call_later(LOOK, self._look_for_gone)
+
+    def _look_for_gone(self) -> None:
+        if not self.broker.has_failed:
+            self.broker.turns.run(self._looking(), self._has_looked)
+
+    def _looking(self) -> Iterator[None]:
+        """One after the other: to ask the system costs a microsecond, and there may be thousands."""
+        for connection in list(self.waiting):
+            if connection in self.waiting and connection.transport.is_reset:
+                connection.transport.abort()
+            yield
+
+    def _has_looked(self) -> None:
+        self._is_looking = False
+        if self.waiting:
+            self._look_later()
 
     def relieve(self) -> None:
         """Lets those go on who need not wait any more."""

@@ -313,5 +313,9 @@ class Transport(Protocol):
     def absence(self) -> float | None:
         """Seconds since the peer's system said anything, if only that it got something of ours; None where ours does not say."""
 
+    @property
+    def is_reset(self) -> bool:
+        """The peer has reset it, or its system has, as far as ours says: nobody is told of that while nothing is read or written."""
+
     def probe(self, seconds: int) -> None:
         """The peer's system is asked for an answer whenever it has said nothing for so long."""

@@ -213,6 +213,11 @@ class RemoteSocket:
     def absence(self) -> float | None:
         return None if self._answered is None else self.line.broker.loop.time() - self._answered
 
+    @property
+    def is_reset(self) -> bool:
+        """The front looks for that itself, and tells that it is gone."""
+        return False
+
     def probe(self, seconds: int) -> None:
         self.line.say(Kind.PROBE, self.number, COUNT.pack(seconds))
 

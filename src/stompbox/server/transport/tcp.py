@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 HTTP = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"TRACE ", b"PATCH ", b"PRI ")
 TLS_HELLO = b"\x16\x03"  # how a TLS client begins (RFC 8446, 5.1: handshake, version 3.x)
 LAST_HEARD = Struct("52xII")  # struct tcp_info of Linux: tcpi_last_data_recv and tcpi_last_ack_recv, ms
+CLOSED = b"\x07"  # the first octet of it, tcpi_state, of a connection that is no more: TCP_CLOSE
 PROBES = 127  # unanswered ones after which the system gives up by itself; the most that Linux takes
 BACKLOG = 1024  # connections that the system has and that were not accepted yet
 # seconds in which the disk must have what a peer waits for that says no more itself, and in which its system must take it then
@@ -336,6 +337,14 @@ class Socket(asyncio.Protocol):
             return None
         data, answer = LAST_HEARD.unpack(info)
         return data / 1000, answer / 1000
+
+    @property
+    def is_reset(self) -> bool:
+        raw = self._transport.get_extra_info("socket")
+        try:
+            return bool(raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == CLOSED)
+        except UNKNOWN:
+            return False
 
     def probe(self, seconds: int) -> None:
         raw = self._transport.get_extra_info("socket")

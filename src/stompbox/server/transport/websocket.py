@@ -522,6 +522,10 @@ class WebSocket:
     def absence(self) -> float | None:
         return self.socket.absence
 
+    @property
+    def is_reset(self) -> bool:
+        return self.socket.is_reset
+
     def probe(self, seconds: int) -> None:
         self.socket.probe(seconds)
 
