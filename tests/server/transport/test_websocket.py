@@ -24,7 +24,7 @@ from stompbox.config.listener import parse_listener
 from stompbox.errors import StompboxError
 from stompbox.server.transport import inflating
 from stompbox.server.transport.webframes import MESSAGE, is_utf8
-from stompbox.server.transport.websocket import CHEAPER, INFLATED, KEPT, LAST, TURN, WebSocket
+from stompbox.server.transport.websocket import CHEAPER, INFLATED, KEPT, LAST, SELDOM, TURN, WebSocket
 
 WITHIN = 20.0  # seconds
 UPGRADE = (
@@ -439,6 +439,19 @@ def test_who_takes_no_more_then_is_asked_again_and_not_for_ever() -> None:
         ends.turn(ends.later)
     assert (ends.heard, ends.losses, ends.later) == (after, 1, [])
     assert ends.now < LAST + 1
+
+
+def test_who_takes_no_more_is_asked_more_and_more_seldom() -> None:
+    ends = Stubborn()
+    ends.web.receive(b"".join(SAID))
+    ends.takes_more = False
+    ends.web.lost()
+    asked = 0
+    while ends.later:
+        ends.turn(ends.later)
+        asked += 1
+    assert ends.losses == 1
+    assert asked < 2 * LAST / SELDOM
 
 
 @pytest.mark.parametrize("ends_it", [WebSocket.close, WebSocket.abort])

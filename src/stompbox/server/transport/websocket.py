@@ -44,7 +44,8 @@ TURN: Final = (
 )
 INFLATED: Final = 16 << 10  # octets of what was compressed that cost as much as a frame
 LAST: Final = 10.0  # seconds in which somebody else must take what a socket had read that is gone
-AGAIN: Final = 0.005  # seconds until he is asked again
+AGAIN: Final = 0.005  # seconds until he is asked again, twice as long each time,
+SELDOM: Final = 0.32  # up to this: there may be thousands
 KEPT: Final = 4 << 10  # octets of frames that are not whole, from which on they count for their client
 CHEAPER: Final = 16  # messages that need no library cost as one that does
 # octets that one message may have beyond the frame in it: the codec says better what is too long
@@ -101,6 +102,7 @@ class WebSocket:
         self._left = b""  # what waits for the next turn
         self._is_planned = False
         self._is_paused = False
+        self._again = AGAIN  # seconds until who takes nothing just now is asked once more
         self._is_lost = False  # the socket is gone, or the peer has said that it takes nothing more,
         self._until = 0.0  # and up to this time of the loop what it has read may wait
         self._is_refused = False
@@ -171,9 +173,11 @@ class WebSocket:
             return
         self._is_planned = True
         if self._takes_more:
+            self._again = AGAIN
             self.broker.turns.line.wait(self._read_on)
         else:
-            self.broker.loop.call_later(AGAIN, self._read_on)
+            self.broker.loop.call_later(self._again, self._read_on)
+            self._again = min(2 * self._again, SELDOM)
 
     def _read_on(self) -> None:
         self._is_planned = False
