@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from stompbox.config.listener import parse_listener
-from stompbox.server.fronts.link import SIGNS, Kind
+from stompbox.server.fronts.link import SIGNS, WINDOW, Kind
 from stompbox.server.fronts.records import HEAD, PART, Records
 from stompbox.server.fronts.records import SOME as SOME_RECORDS
-from stompbox.server.fronts.relay import SOME, Front
+from stompbox.server.fronts.relay import GATHERED, SOME, Front
 from tests.server.turning import Loop
 
 
@@ -41,6 +41,10 @@ class Wire:
 class Accepted:
     peer = "192.0.2.7"
     silence = absence = None
+    is_reset = is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
 
 class Web:
@@ -55,11 +59,13 @@ class Web:
         self.is_aborted = False
 
         self.heard: list[bytes] = []
+        self.is_read = True
 
     def pause_reading(self) -> None:
-        pass
+        self.is_read = False
 
-    resume_reading = pause_reading
+    def resume_reading(self) -> None:
+        self.is_read = True
 
     def write(self, data: bytes) -> None:
         self.heard.append(data)
@@ -144,6 +150,56 @@ def test_what_one_read_of_the_link_has_brought_is_written_in_turns_and_in_order(
         loop.turn()
     assert web.heard == said
     assert wire.is_read
+
+
+def test_no_more_is_read_of_many_in_one_turn_than_a_front_may_gather() -> None:
+    loop, wire = Loop(), Wire()
+    front = Front(cast(asyncio.AbstractEventLoop, loop))
+    front.connection_made(cast(asyncio.Transport, wire))
+    webs = [Web() for _ in range(GATHERED // WINDOW + 10)]
+    relays = []
+    for web in webs:
+        front.arrived(web.socket, 0, is_crowded=False)
+        relay = front.client_of(parse_listener("tcp://127.0.0.1:0"), cast(Any, web), "192.0.2.7")
+        relay.is_logged_in = True
+        relays.append(relay)
+    loop.turn()
+
+    def read() -> int:
+        """Those that are read give a whole read each. How many they were."""
+        given = 0
+        for relay, web in zip(relays, webs, strict=True):
+            if web.is_read:
+                relay.receive(bytes(WINDOW))
+                relay.credited(WINDOW)
+                given += 1
+        return given
+
+    assert read() == GATHERED // WINDOW + 1
+    loop.turn()
+    assert all(web.is_read for web in webs), "it has gone to the link"
+    front.link_clogged()
+    assert read() <= GATHERED // WINDOW + 1
+    loop.turn()
+    assert read() == 0
+    front.link_drained()
+    assert all(web.is_read for web in webs)
+
+
+def test_who_is_not_read_and_has_reset_its_socket_is_gone() -> None:
+    """The loop hears of the end of a socket only while it is read, or something is written to it."""
+    loop, wire, web = Loop(), Wire(), Web()
+    front = Front(cast(asyncio.AbstractEventLoop, loop))
+    front.connection_made(cast(asyncio.Transport, wire))
+    front.arrived(web.socket, 0, is_crowded=False)
+    relay = front.client_of(parse_listener("tcp://127.0.0.1:0"), cast(Any, web), "192.0.2.7")
+    relay.pause(is_paused=True)
+    front._look()
+    assert relay in front.watched
+    web.socket.is_reset = True
+    front._look()
+    assert web.socket.is_aborted
+    assert not front.watched
 
 
 def test_signs_of_very_many_clients_are_given_in_turns_and_none_of_who_has_gone() -> None:

@@ -44,6 +44,9 @@ log = logging.getLogger("stompbox.fronts")
 LOOK: Final = 0.25  # seconds between two looks at clients that do not read, or are not read
 SOME: Final = 32  # of them that are looked at in one turn of the loop: half a millisecond
 MUCH: Final = 1 << 20  # octets that wait to be passed on, beyond which no client is read
+GATHERED: Final = (
+    8 << 20
+)  # octets of all clients that were read and have not gone to the link, beyond which none is read
 UNREAD: Final = 1 << 20  # octets that wait for a client, beyond which its pings are not answered
 _DATA: Final = int(Kind.DATA)
 
@@ -69,6 +72,7 @@ class Front:
         self.happened = 0  # what was passed on, in either direction, up to a turn of the loop at once
         self._last = 0
         self._out: list[bytes] = []
+        self.gathered = 0  # octets of clients in there, and of those that came since the link is clogged
         self._is_planned = self._is_clogged = False
         self._is_looking = False
         self._records = Records(0)
@@ -96,6 +100,17 @@ class Front:
         if self._out and self._transport is not None:
             out, self._out = self._out, []
             self._transport.write(b"".join(out))
+        if not self._is_clogged:
+            was_full, self.gathered = self.gathered > GATHERED, 0
+            if was_full:
+                self._read_on()
+
+    def gather(self, octets: int) -> None:
+        """A client was read. Each of thousands has a whole read in one turn: where that is too much none is read until it has gone."""
+        was_full, self.gathered = self.gathered > GATHERED, self.gathered + octets
+        if self.gathered > GATHERED and not was_full:
+            for relay in self.relays.values():
+                relay.look()
 
     def disconnected(self) -> None:
         """There is nobody who could be told anything."""
@@ -105,15 +120,18 @@ class Front:
         self._is_clogged = True
 
     def link_drained(self) -> None:
-        self._is_clogged = False
+        self._is_clogged, self.gathered = False, 0
+        self._read_on()
+
+    def _read_on(self) -> None:
         choked, self.choked = self.choked, {}
         for relay in choked:
             relay.look()
 
     @property
     def is_clogged(self) -> bool:
-        """The broker does not take what it is told."""
-        return self._is_clogged
+        """The broker does not take what it is told, or there is too much of it."""
+        return self._is_clogged or self.gathered > GATHERED
 
     def heard(self, data: bytes) -> None:
         """Octets of the broker. What this turn has no time for waits for the next one, and nothing is read meanwhile."""
@@ -324,6 +342,7 @@ class Relay:
         if self.is_ended:
             return
         front = self.front
+        front.gather(len(data))
         self._unobeyed += len(data)
         if len(data) <= PIECE:
             front.say(Kind.DATA, self.number, data)
@@ -404,7 +423,10 @@ class Relay:
         self.front.say(Kind.TAKEN, self.number, COUNT.pack(octets))
 
     def give_signs(self) -> bool:
-        """What the broker may want to know of it; False: nothing any more."""
+        """What the broker may want to know of it; False: nothing any more. Who is not read is not heard to be gone."""
+        if self.socket.is_reset:
+            self.socket.abort()
+            return False
         transport = self.transport
         unsent = transport.unsent
         taken, kept = self._untold - unsent, unsent + transport.unread
