@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import time
 from contextlib import ExitStack
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from stompbox.server.stopping import SOME, drain
 from tests.conformance.script import VERSIONS
 from tests.conformance.wire import connected
 from tests.conftest import Served
@@ -162,3 +166,37 @@ def test_a_second_signal_ends_the_wait(start: Start) -> None:
         served.process.send_signal(signal.SIGTERM)
         assert said_goodbye(client)
     assert served.process.wait(WITHIN) == 0
+
+
+def test_very_many_are_told_in_turns() -> None:
+    """Who finishes what is in flight is served meanwhile."""
+    told: list[Any] = []
+    most = 0
+
+    def connection() -> Any:
+        waiting = SimpleNamespace(holding=None, is_held=False, has_left=False)
+        found = SimpleNamespace(
+            consumers={}, is_ended=False, upload=None, outgoing=None, pending=SimpleNamespace(size=0), transactions={}, reading=waiting
+        )  # fmt: skip
+        found.shut = partial(told.append, found)
+        return found
+
+    async def others() -> None:
+        nonlocal most
+        before = 0
+        while True:
+            await asyncio.sleep(0)
+            most, before = max(most, len(told) - before), len(told)
+
+    async def stop() -> None:
+        broker: Any = SimpleNamespace(
+            connections=[connection() for _ in range(10 * SOME)], acceptors=[], drain=int,
+            loop=asyncio.get_running_loop(), configuration=SimpleNamespace(graceful_shutdown_timeout=1000),
+        )  # fmt: skip
+        beside = asyncio.create_task(others())
+        await drain(broker, asyncio.Event())
+        beside.cancel()
+
+    asyncio.run(stop())
+    assert len(told) == 10 * SOME
+    assert 0 < most <= 2 * SOME

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox")
 
 LOOK: Final = 0.02  # s between two looks at who is done
+SOME: Final = 50  # connections that are looked at, or told, in one turn of the loop: to end one takes 80 us
 
 
 async def drain(broker: Core, hurry: asyncio.Event) -> None:
@@ -33,7 +34,7 @@ async def drain(broker: Core, hurry: asyncio.Event) -> None:
     timeout = broker.configuration.graceful_shutdown_timeout / 1000
     deadline = broker.loop.time() + timeout
     is_said = False
-    while (busy := _say_goodbye(broker)) and broker.loop.time() < deadline and not hurry.is_set():
+    while (busy := await _say_goodbye(broker)) and broker.loop.time() < deadline and not hurry.is_set():
         if not is_said:
             is_said = True
             log.info(
@@ -49,10 +50,14 @@ async def drain(broker: Core, hurry: asyncio.Event) -> None:
         log.warning("stopping with work in flight; connections that have some: %d", len(busy))
 
 
-def _say_goodbye(broker: Core) -> list[ClientConnection]:
-    """Ends the connections that have nothing in flight. The others."""
+async def _say_goodbye(broker: Core) -> list[ClientConnection]:
+    """Ends the connections that have nothing in flight, SOME in each turn: who has goes on meanwhile. The others."""
     busy = []
-    for connection in [connection for connection in broker.connections if not connection.is_ended]:
+    for at, connection in enumerate(list(broker.connections)):
+        if at % SOME == SOME - 1:
+            await asyncio.sleep(0)
+        if connection.is_ended:
+            continue
         for consumer in connection.consumers.values():
             consumer.is_started = False
         if has_work(connection):

@@ -14,6 +14,7 @@
 | a reload (reloading.py)                                       | a connection, an address    | the others                   |
 | a SUBSCRIBE with a long selector                              | its texts, its tree, its code | the rest of the frame      |
 | connections that are lost                                     | a connection                | all of them, as one          |
+| connections of a broker that stops (stopping.py)              | SOME of them                | the others                   |
 | sockets whose peers have ended                                | FEW of them                 | all of them, beside the queue |
 | sockets that are accepted (transport/tcp.py)                  | FEW of them, uvloop's one   | in the system's backlog      |
 | sockets of strangers that are read (transport/crowd.py)       | PORTION of them, once MANY have spoken in one | not read         |
