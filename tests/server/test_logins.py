@@ -225,3 +225,125 @@ def test_a_fault_of_argon2_is_no_failure_of_the_client(monkeypatch: pytest.Monke
         logins.close()
 
     run(body)
+
+
+class Looks:
+    """Counts how often it is looked at who waits, instead of FailedLogins."""
+
+    def __init__(self, logins: Logins) -> None:
+        self.count = 0
+        self._wait = logins.failures.wait
+        logins.failures.wait = self.wait  # type: ignore[method-assign]
+
+    def wait(self, address: str, now: float, login: str = "") -> float:
+        self.count += 1
+        return self._wait(address, now, login)
+
+
+def test_who_comes_or_is_verified_looks_at_nobody_else_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+    monkeypatch.setattr(module, "_is_right", gate.is_right)
+
+    async def body() -> None:
+        logins = made(login_threads=1, max_waiting_logins=400, max_failed_logins_per_user=0)
+        looks = Looks(logins)
+        tasks = [
+            asyncio.ensure_future(logins.log_in(f"10.0.{number // 200}.{number % 200}", "alice", "guess"))
+            for number in range(401)
+        ]
+        await until(lambda: logins.waiting == 400)
+        assert looks.count <= 3 * 401
+        before = looks.count
+        gate.open.release(10)
+        await until(lambda: logins.waiting == 390)
+        assert looks.count - before <= 10 * 2
+        gate.open.release(1000)
+        assert await codes(tasks) == {"login-failed": 401}
+        logins.close()
+
+    run(body)
+
+
+def test_those_who_are_turned_away_together_are_a_portion_in_one_turn_of_the_loop() -> None:
+    async def body() -> None:
+        logins = made(max_failed_logins=1, max_waiting_logins=1000)
+        tasks = [
+            asyncio.ensure_future(logins.log_in("10.0.0.1", "alice", f"guess {number}"))
+            for number in range(300)
+        ]
+        most = before = 0
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            done = sum(task.done() for task in tasks)
+            most, before = max(most, done - before), done
+        assert most <= 2 * module.PORTION
+        assert await codes(tasks) == {"login-failed": 1, "too-many-failed-logins": 299}
+        logins.close()
+
+    run(body)
+
+
+def test_what_can_be_said_at_once_waits_for_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+    monkeypatch.setattr(module, "_is_right", gate.is_right)
+
+    async def body() -> None:
+        logins = made(login_threads=1)
+        users = Users([UserTable(name="alice", password=HASHED), UserTable(name="bob", password=HASHED)])
+        users.authenticate("bob", "right")  # and so it is known
+        logins.broker.users = users
+        guess = asyncio.ensure_future(logins.log_in("10.0.0.1", "alice", "guess"))
+        await until(lambda: len(gate.entered) == 1)
+        others = [
+            asyncio.ensure_future(logins.log_in("10.0.0.3", "alice", f"guess {number}"))
+            for number in range(9)
+        ]
+        await until(lambda: logins.waiting == 9)
+        assert (await logins.log_in("10.0.0.3", "bob", "right")).user.name == "bob"
+        gate.open.release(100)
+        await codes([guess, *others])
+        logins.close()
+
+    run(body)
+
+
+class Patient:
+    """A loop whose timers run when they are told to."""
+
+    def __init__(self) -> None:
+        self.timers: list[Callable[[], object]] = []
+        self._loop = asyncio.get_running_loop()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def call_later(self, _: float, call: Callable[..., object], *arguments: object) -> asyncio.Handle:
+        self.timers.append(lambda: call(*arguments))
+        return self._loop.call_soon(lambda: None)
+
+
+def test_one_that_gave_way_before_its_delay_was_over_is_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate = Gate()
+    gate.open.release(100)
+    monkeypatch.setattr(module, "_is_right", gate.is_right)
+
+    async def body() -> None:
+        logins = made(login_threads=1, max_waiting_logins=2, failed_login_delay=1)
+        logins.broker.loop = patient = cast(Any, Patient())
+        await codes([asyncio.ensure_future(logins.log_in("10.0.0.1", "bob", "guess")) for _ in range(2)])
+        delayed = [
+            asyncio.ensure_future(logins.log_in("10.0.0.1", "bob", f"late {number}")) for number in range(2)
+        ]
+        await until(lambda: len(patient.timers) == 2)
+        other = asyncio.ensure_future(logins.log_in("10.0.0.2", "alice", "right"))
+        await asyncio.sleep(0)
+        for timer in patient.timers:
+            timer()
+        assert (await other).user.name == "alice"
+        assert await codes(delayed) == {"login-failed": 1, "logins-busy": 1}
+        assert ("bob", "late 1") not in gate.entered
+        logins.close()
+
+    run(body)

@@ -7,6 +7,9 @@ however many guesses those have sent. No more than `max-waiting-logins` wait; be
 
 A login counts as failed before it is looked at (security.FailedLogins). One that finds its address or name at the limit waits for those
 that are being looked at, for they may be right; so any number of right logins from one address pass, and of guesses only `limit` do.
+
+However many wait, one that comes, goes or is verified takes the same time: nobody walks through those who wait, and those who are turned
+away together are PORTION in one go.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stompbox.errors import Refused
 from stompbox.security import FailedLogins, User, Users, network_of
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("stompbox.connection")
+
+PORTION: Final = 16  # logins that are looked at in one go: each may be an ERROR and a close
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class Login:
 class _Attempt:
     """One login that nothing is known of yet."""
 
-    __slots__ = ("answer", "is_gone", "is_ready", "login", "network", "passcode", "peer")
+    __slots__ = ("answer", "held", "is_gone", "login", "network", "passcode", "peer")
 
     def __init__(
         self, peer: str, login: str, passcode: str, is_gone: Callable[[], bool], answer: asyncio.Future[Login]
@@ -51,7 +56,50 @@ class _Attempt:
         self.passcode = passcode
         self.is_gone = is_gone
         self.answer = answer
-        self.is_ready = False
+        # those who may be looked at or refused when it is known whether this one is right; most hold up nobody
+        self.held: dict[_Attempt, None] | None = None
+
+
+class _Waiting:
+    """Who waits, by client network in the order in which they came, and which network has most of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._networks: dict[str, dict[_Attempt, None]] = {}
+        self._sized: list[dict[str, None]] = [{}]  # the networks of which so many wait
+
+    def of(self, network: str) -> int:
+        return len(self._networks.get(network, ()))
+
+    def add(self, attempt: _Attempt) -> None:
+        self.count += 1
+        waiting = self._networks.setdefault(attempt.network, {})
+        waiting[attempt] = None
+        self._resize(attempt.network, len(waiting) - 1, len(waiting))
+
+    def remove(self, attempt: _Attempt) -> None:
+        waiting = self._networks.get(attempt.network)
+        if waiting is None or attempt not in waiting:
+            return
+        self.count -= 1
+        del waiting[attempt]
+        self._resize(attempt.network, len(waiting) + 1, len(waiting))
+        if not waiting:
+            del self._networks[attempt.network]
+
+    def _resize(self, network: str, before: int, now: int) -> None:
+        sized = self._sized
+        sized[before].pop(network, None)
+        if now == len(sized):
+            sized.append({})
+        if now:
+            sized[now][network] = None
+        while len(sized) > 1 and not sized[-1]:
+            sized.pop()
+
+    def last_of_most(self) -> _Attempt:
+        """Who came last of the network that has most of those who wait: somebody does."""
+        return next(reversed(self._networks[next(iter(self._sized[-1]))]))
 
 
 class Logins:
@@ -64,7 +112,10 @@ class Logins:
         self._limits: tuple[int, ...] = ()
         self._pool: ThreadPoolExecutor | None = None
         self.obey(broker.configuration)
-        self._waiting: dict[str, dict[_Attempt, None]] = {}  # by client network, in the order of their turns
+        self._waiting = _Waiting()
+        # by client network, in the order of their turns: those whose delay is over and who are held up by nobody
+        self._ready: dict[str, dict[_Attempt, None]] = {}
+        self._is_going_on = False  # in the next turn of the loop
         self._judged: dict[_Attempt, int] = {}  # in the pool, and the memory that they take there
 
     def obey(self, configuration: Configuration) -> None:
@@ -85,7 +136,7 @@ class Logins:
 
     @property
     def waiting(self) -> int:
-        return sum(map(len, self._waiting.values()))
+        return self._waiting.count
 
     @property
     def memory(self) -> int:
@@ -103,12 +154,12 @@ class Logins:
             raise Refused("login-required", "login and passcode are required")
         loop = self.broker.loop
         attempt = _Attempt(peer, login, passcode, is_gone, loop.create_future())
-        wait = self.failures.wait(peer, loop.time(), login) if not self._is_in_company(attempt) else 0.0
+        wait = self.failures.wait(peer, loop.time(), login) if self._company_of(attempt) is None else 0.0
         self._make_room(attempt)
-        self._waiting.setdefault(attempt.network, {})[attempt] = None
-        timer = loop.call_later(wait, self._ready, attempt) if wait else None
+        self._waiting.add(attempt)
+        timer = loop.call_later(wait, self._may_go, attempt) if wait else None
         if timer is None:
-            self._ready(attempt)
+            self._may_go(attempt)
         try:
             return await attempt.answer
         finally:
@@ -119,71 +170,111 @@ class Logins:
     def _make_room(self, attempt: _Attempt) -> None:
         """Ends the wait of another login so that this one may wait. Raises Refused when it is its own address that has most of those who
         wait."""
-        if self.waiting < self.broker.configuration.max_waiting_logins:
+        waiting = self._waiting
+        if waiting.count < self.broker.configuration.max_waiting_logins:
             return
-        most = max(self._waiting.values(), key=len)
-        if len(most) <= len(self._waiting.get(attempt.network, ())) + 1:
+        last = waiting.last_of_most()
+        if waiting.of(last.network) <= waiting.of(attempt.network) + 1:
             raise _busy()
-        last = next(reversed(most))
         self._forget(last)
         _refuse(last, _busy())
 
-    def _ready(self, attempt: _Attempt) -> None:
-        attempt.is_ready = True
-        self._go_on()
+    def _may_go(self, attempt: _Attempt) -> None:
+        """Its delay is over: what can be said at once is said, whoever else waits; else it has its turn."""
+        if self._is_given_up(attempt) or not self._is_in_turn(attempt):
+            return
+        if self.broker.users.is_right(attempt.login, attempt.passcode) is not None:
+            self._forget(attempt)
+            self._look(attempt)
+        else:
+            self._ready.setdefault(attempt.network, {})[attempt] = None
+            self._go_on()
+
+    def _is_given_up(self, attempt: _Attempt) -> bool:
+        """Whether nobody waits for the answer any more."""
+        if not (attempt.answer.done() or attempt.is_gone()):
+            return False
+        self._forget(attempt)
+        attempt.answer.cancel()
+        return True
 
     def _forget(self, attempt: _Attempt) -> None:
-        waiting = self._waiting.get(attempt.network, {})
-        waiting.pop(attempt, None)
-        if not waiting:
-            self._waiting.pop(attempt.network, None)
+        self._waiting.remove(attempt)
+        ready = self._ready.get(attempt.network)
+        if ready is not None:
+            ready.pop(attempt, None)
+            if not ready:
+                del self._ready[attempt.network]
 
     def _go_on(self) -> None:
-        """Says all that can be said at once, and gives the threads what they can take."""
-        while (attempt := self._next()) is not None:
-            self._forget(attempt)
-            if attempt.network in self._waiting:  # the others of this address have had their turn
-                self._waiting[attempt.network] = self._waiting.pop(attempt.network)
-            self._look(attempt)
+        """Gives the threads what they can take, and says all that can be said at once, a PORTION in one turn of the loop."""
+        for _ in range(PORTION):
+            if not self._ready or len(self._judged) >= self.threads:
+                return
+            network, ready = next(iter(self._ready.items()))
+            attempt = next(iter(ready))
+            if not self._has_room(attempt):
+                return
+            self._ready[network] = self._ready.pop(network)  # the others of this address have had their turn
+            if not self._is_given_up(attempt) and self._is_in_turn(attempt):
+                self._forget(attempt)
+                self._look(attempt)
+        if not self._is_going_on:
+            self._is_going_on = True
+            self.broker.loop.call_soon(self._go_on_later)
 
-    def _next(self) -> _Attempt | None:
-        """Whose turn it is; None when nobody can be looked at now."""
-        users = self.broker.users
-        for network in list(self._waiting):
-            for attempt in list(self._waiting.get(network, ())):
-                if not attempt.is_ready:
-                    continue
-                if attempt.is_gone():
-                    self._forget(attempt)
-                    attempt.answer.cancel()
-                elif self._is_in_turn(attempt):
-                    if users.is_right(attempt.login, attempt.passcode) is not None or self._has_room(attempt):
-                        return attempt
-                    break
-                elif network in self._waiting and attempt in self._waiting[network]:
-                    break
-        return None
+    def _go_on_later(self) -> None:
+        self._is_going_on = False
+        self._go_on()
 
     def _is_in_turn(self, attempt: _Attempt) -> bool:
-        """Whether it may be looked at. One of too many waits for those of its kind in the pool, which may be right, or is refused."""
+        """Whether it may be looked at. One of too many waits for one of its kind in the pool, which may be right, or is refused."""
         try:
             self.failures.wait(attempt.peer, self.broker.loop.time(), attempt.login)
         except Refused as error:
-            if not self._is_in_company(attempt):
+            other = self._company_of(attempt)
+            if other is None:
                 self._forget(attempt)
                 _refuse(attempt, error)
+            else:
+                self._hold(attempt, other)
             return False
         return True
 
-    def _is_in_company(self, attempt: _Attempt) -> bool:
-        return any(attempt.network == other.network or attempt.login == other.login for other in self._judged)
+    def _hold(self, attempt: _Attempt, other: _Attempt) -> None:
+        """Lets it wait until it is known whether the other one is right."""
+        ready = self._ready.get(attempt.network, {})
+        ready.pop(attempt, None)
+        if not ready:
+            self._ready.pop(attempt.network, None)
+        if other.held is None:
+            other.held = {}
+        other.held[attempt] = None
+
+    def _release(self, other: _Attempt) -> None:
+        """Gives those who have waited for this one their turn, before later ones of their address."""
+        held, other.held = other.held, None
+        found = dict[str, dict[_Attempt, None]]()
+        for attempt in held or ():
+            if not attempt.answer.done():
+                found.setdefault(attempt.network, {})[attempt] = None
+        for network, attempts in found.items():
+            attempts.update(self._ready.get(network, {}))
+            self._ready[network] = attempts
+
+    def _company_of(self, attempt: _Attempt) -> _Attempt | None:
+        for other in self._judged:
+            if attempt.network == other.network or attempt.login == other.login:
+                return other
+        return None
 
     def _has_room(self, attempt: _Attempt) -> bool:
-        memory = self.broker.users.memory(attempt.login)
-        return (
-            len(self._judged) < self.threads
-            and self.memory + memory <= self.broker.configuration.max_login_memory
-        )
+        """Whether argon2 may have what it takes for this one. Whose turn it is waits for it, and with it all behind: they would have it for
+        themselves for ever. One alone has always room: a hash that takes more than all may have was refused (config/checks.py)."""
+        users = self.broker.users
+        if not self._judged or users.is_right(attempt.login, attempt.passcode) is not None:
+            return True
+        return self.memory + users.memory(attempt.login) <= self.broker.configuration.max_login_memory
 
     def _look(self, attempt: _Attempt) -> None:
         users = self.broker.users
@@ -200,6 +291,7 @@ class Logins:
 
     def _verified(self, attempt: _Attempt, users: Users, future: asyncio.Future[bool]) -> None:
         del self._judged[attempt]
+        self._release(attempt)
         if future.cancelled():
             attempt.answer.cancel()
         elif (fault := future.exception()) is not None:
