@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from stompbox.server.session.framelog import LOGGED, Frames, masked
+from stompbox.server.session.framelog import LOGGED, By, FrameLog, Frames, Wish, masked
+from tests.server.turning import World
 
 STREAM = (
     b"\n\r\nCONNECT\nlogin:a\npasscode:b\n\n\0\n\n"
@@ -74,3 +75,18 @@ def test_a_head_without_end_is_held_only_so_far() -> None:
 def test_secrets_are_starred_out(head: bytes, shown: bytes) -> None:
     assert masked(head) == shown
     assert b"secret" not in masked(head)
+
+
+def test_what_one_read_has_brought_is_logged_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(FrameLog, "_write", lambda _, way, *__: logged.append(way))
+    world = World()
+    client = world.client("1.2")
+    world.broker.frames.add(Wish(By.CONNECTION, str(client.connection.session_id)))
+    client.socket.data_received(b"SEND\ndestination:q\n\n\0" * 2000)
+    most = before = len(logged)
+    while world.broker.turns.waiting:
+        world.turn()
+        most, before = max(most, len(logged) - before), len(logged)
+    assert logged.count("IN") == 2000
+    assert most < 500

@@ -113,8 +113,6 @@ class Connection(Writing):
             self.pulse.received(self.broker.loop.time())
         if self.is_ended:
             return
-        if self.frames is not None:
-            self.frames.came(data)
         self.reading.receive(data)
 
     def doubt(self, transactions: Iterable[Transaction]) -> None:

@@ -1,4 +1,4 @@
-"""Frames in the log: each as it came or goes, before anything else is done with it, with its secrets starred out.
+"""Frames in the log: each before it is obeyed, or as it goes, with its secrets starred out.
 
 All of them where the logger `stompbox.frames` is enabled for DEBUG, and those that an operator asks for at whatever level: of one
 connection, of a user, of a client's address (the peer), or those that name an address of the broker. What is not asked for costs one look
@@ -30,6 +30,8 @@ log = logging.getLogger("stompbox.frames")
 
 # octets of a body: with its head they fill a line of the log (cli/logs.py has 2000 characters)
 LOGGED: Final = 512
+# octets of what has come that are logged and obeyed in one step: fifty frames at the most, each of which is an entry of the log
+SHOWN: Final = 512
 # octets of a head that has no end yet; more are no frame, and followed no further
 MOST_HEAD: Final = 256 << 10
 _EOLS: Final = b"\r\n"  # between frames, heart-beats among them
@@ -121,7 +123,7 @@ class FrameLog:
     def came(self, data: bytes) -> None:
         if self._in is None:
             connection = self.connection
-            if connection.decoder.pending or connection.upload is not None or connection.reading.has_left:
+            if connection.decoder.pending or connection.upload is not None:
                 return
             self._in = Frames()
         for head, body, size in self._in.take(data):

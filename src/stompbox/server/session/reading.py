@@ -26,6 +26,7 @@ from stompbox.errors import FrameError, IllegalFrame, StompboxError
 from stompbox.server.frames import acknowledging, sending, uploads
 from stompbox.server.limiting import Holding
 from stompbox.server.pressure import LITTLE
+from stompbox.server.session.framelog import SHOWN
 from stompbox.server.turns import BEGUN, FOREVER, FRESH, INWARD, MODEST, SMALL, Turns
 from stompbox.stomp.codec import faulty
 from stompbox.stomp.frames import Frame
@@ -260,6 +261,12 @@ class Reading:
 
     def _feed(self, data: bytes, until: float) -> None:
         """The one place where bytes meet the decoder: whatever it finds at fault, at once or later, is an ERROR and the close."""
+        frames = self.connection.frames
+        if frames is not None:
+            if len(data) > SHOWN and self.connection.decoder.logged_in:
+                self._put_off(data[SHOWN:], is_next=True)
+                data = data[:SHOWN]
+            frames.came(data)
         try:
             events = self.connection.decoder.receive(data)
         except Exception as error:
