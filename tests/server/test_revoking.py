@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from stompbox.config import Configuration
 from stompbox.config.tables import PermissionTable
+from stompbox.security import Right, User
 from stompbox.server.configuring import permissions_of
-from stompbox.server.revoking import revoking
+from stompbox.server.revoking import FEW, revoking
 from tests.server.turning import LOOKS, World
 
 
@@ -34,3 +35,29 @@ def test_very_many_connections_are_held_to_new_rights_in_portions() -> None:
     assert told == ["done"]
     assert ended == 99
     assert "t" not in world.broker.engine.addresses, "nobody is subscribed any more"
+
+
+def test_very_many_subscriptions_of_one_connection_are_asked_for_in_portions() -> None:
+    world = World()
+    client = world.client()
+    for number in range(500):
+        client.say(("SUBSCRIBE", {"id": str(number), "destination": f"/queue/{number}"}))
+    world.until_idle()
+    permissions = permissions_of(
+        Configuration(memory=True, permissions=(PermissionTable(match="#", consume=("*",)),))
+    )
+    asked, require = [0], permissions.require
+
+    def count(user: User, right: Right, address: str) -> None:
+        asked[0] += 1
+        require(user, right, address)
+
+    permissions.require = count  # type: ignore[method-assign]
+    world.broker.permissions = permissions
+    steps = revoking(world.broker)
+    before = most = 0
+    for _ in steps:
+        most, before = max(most, asked[0] - before), asked[0]
+    assert asked[0] == 500
+    assert most <= FEW
+    assert client.errors() == []

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stompbox.server.seam import ClientConnection, Core
 
 STEP: Final = 100  # queues of a subscription for which one step asks for the right
+FEW: Final = 20  # subscriptions of a connection for which one step does
 
 
 def revoking(broker: Core) -> Iterator[None]:
@@ -49,8 +50,10 @@ def revoking(broker: Core) -> Iterator[None]:
         except StompboxError as error:
             _close(connection, error)
             continue
-        for name, consumer in list(connection.consumers.items()):
+        for number, (name, consumer) in enumerate(list(connection.consumers.items()), 1):
             yield from looking_at(connection, name, consumer)
+            if number % FEW == 0:
+                yield
         connection.write_out()
 
 
