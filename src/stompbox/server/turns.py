@@ -201,7 +201,7 @@ class Turns(OfLoop):
         self._is_ending = False  # `serve` goes on, which ends it
         self._is_engine_first = False
         self._has_waited = False  # what waits, for a turn in which there was no time for it
-        self.is_crowded = False  # small reads wait as well
+        self.is_crowded = False  # of a small read as well an event is obeyed, and the rest waits
         self._latest = FOREVER  # when those of this turn have had it for long enough
         self._until = 0.0  # when the turn is over
         self._lent = 0.0  # of it, to coroutines that go on behind it
@@ -344,7 +344,7 @@ class Turns(OfLoop):
         self.broker.flush(is_turn_over=True)
         self._is_begun = self._is_ending = False
         self._latest = FOREVER
-        self.is_crowded = self.is_crowded and bool(self._fresh)
+        self.is_crowded = self.is_crowded and bool(self._fresh or self._begun)
 
     def _serve(self) -> None:
         broker, now = self.broker, self.clock()

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 # octets beyond the limit of a stranger's frame, by which the decoder says what of it is too long
 SLACK: Final = 4
+LATER: Final = -1.0  # not in this turn
+ONE: Final = 0.0  # so long that an event is obeyed, and no second one
 
 
 class Reading:
@@ -158,13 +160,18 @@ class Reading:
             return
         connection, size = self.connection, len(data)
         turns, is_known, rank = self.turns, connection.decoder.logged_in, BEGUN
-        if turns.is_full if size > SMALL else turns.is_crowded if is_known else turns.is_over:
-            # many at once wait for each other, and strangers sooner
+        until = FOREVER
+        if size > SMALL:
+            until = LATER if turns.is_full else turns.allowance()
+        elif not is_known:  # strangers wait sooner
+            until = LATER if turns.is_over else FOREVER
+        elif turns.is_crowded:
+            until = LATER if self.is_long else ONE
+        if until == LATER:
             self._put_off(data)
             rank = BEGUN if self.is_long else FRESH
         else:
             self.is_long = False
-            until = turns.allowance() if size > SMALL else FOREVER
             if is_known:
                 self._feed(data, until)
             else:
