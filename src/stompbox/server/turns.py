@@ -27,8 +27,9 @@
 A turn is what the loop does from one look at the sockets to the next, and there is one budget for all of it, whoever's it is:
 
 1. What was read is obeyed. A read that is small is obeyed at once, as far as a whole turn goes, until all that was read has taken LATE;
-   from there on small reads wait, too, until none of them does any more. Another one has what is left of this turn, and waits
-   where nothing is left, or somebody waits already.
+   from there on one event of each is, a frame or a run, and the rest waits, until none of them does any more: to put off who says a frame
+   would cost as much as to obey it. Another read has what is left of this turn, and waits where nothing is left, or somebody waits
+   already; a stranger's small one waits where nothing is left.
 2. What came of that goes out, before anything else: so a client that does little never waits for one that does much.
 3. What waits goes on, as long as there is time, and one step of it at the least, in this turn or where what was read has taken it in
    the next: what goes out first, with half of what is left, since those who were promised something do not wait behind those who ask for
