@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from stompbox.errors import ConfigError, StompboxError
 from stompbox.message import ANYCAST
 from stompbox.server import reloading
 from stompbox.server.broker import Broker
+from stompbox.server.readings import Readings
 from stompbox.store.memory import MemoryStore
 from tests.crash.calls import WITHIN, configuration
 from tests.server.turning import LOOKS, World
@@ -32,7 +34,10 @@ def filled(world: World, count: int = MANY) -> None:
 
 
 def reload(world: World, **changes: object) -> None:
-    reloading.reload(world.broker, lambda: replace(world.broker.configuration, **changes))
+    async def read() -> Configuration:
+        return replace(world.broker.configuration, **changes)
+
+    reloading.reload(world.broker, read)
 
 
 def obeying(world: World) -> int:
@@ -78,7 +83,7 @@ def test_a_fault_while_the_file_is_read_changes_nothing_and_the_next_has_its_tur
     world, ended = World(), list[StompboxError | None]()
     filled(world, 10)
 
-    def faulty() -> Configuration:
+    async def faulty() -> Configuration:
         raise RecursionError("a fault of ours")
 
     reload(world, address_settings=LIMITED)
@@ -166,7 +171,7 @@ def test_a_reload_that_comes_meanwhile_has_its_turn_then_and_reads_what_is_there
     reload(world, address_settings=LIMITED)
     reads: list[int] = []
 
-    def read() -> Configuration:
+    async def read() -> Configuration:
         reads.append(obeying(world))
         return replace(world.broker.configuration, address_settings=())
 
@@ -185,7 +190,7 @@ def test_one_that_is_refused_changes_nothing_and_the_next_has_its_turn() -> None
     world = World()
     filled(world, 10)
 
-    def wrong() -> Configuration:
+    async def wrong() -> Configuration:
         raise ConfigError("bad-value", "no")
 
     reload(world, address_settings=LIMITED)
@@ -244,3 +249,13 @@ def test_filters_with_very_many_terms_are_compiled_in_portions() -> None:
     world.until_idle()
     assert client.confirmed() == ["r"]
     assert engine.addresses["b"].anycast["b"].backlog.count == 5
+
+
+def test_the_file_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        readings, has_gone_on = Readings(None, {}, {}), threading.Event()
+        monkeypatch.setattr(readings, "again", lambda: has_gone_on.wait(WITHIN))
+        asyncio.get_running_loop().call_soon(has_gone_on.set)
+        assert await readings.beside(), "what waits for the loop while it is read"
+
+    asyncio.run(story())

@@ -134,6 +134,7 @@ class World:
         )
         self.broker.turns = Turns(self.broker, self.settings, Clock(self.broker.turns.budget / LOOKS))
         self.broker.faults.on_stop = lambda: None
+        self.broker.spawn = lambda work, _=None: self.driven(work)  # type: ignore[method-assign]
         self.acceptor = Acceptor(self.broker, listener.parse())
 
     def client(self, version: str = "1.1", headers: Mapping[str, str] | None = None) -> Client:

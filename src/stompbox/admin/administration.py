@@ -246,7 +246,7 @@ async def reload(asked: ApiRequest) -> object:
             ended.set_result(error)
 
     asked.begin()
-    reloading.reload(broker, broker.readings.again, tell)
+    reloading.reload(broker, broker.readings.beside, tell)
     await asyncio.wait([ended], timeout=ANSWER_WITHIN)
     if ended.done() and (error := ended.result()) is not None:
         raise Refused("not-reloaded", f"{error.message}. Everything stays as it was")

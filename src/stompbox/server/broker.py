@@ -77,8 +77,8 @@ PORTION = 64  # slow consumers that are dealt with in one turn of the loop
 class Readings(Protocol):
     """What was read of the configuration (readings.py)."""
 
-    def again(self) -> Configuration:
-        """Reads it once more. Raises ConfigError."""
+    async def beside(self) -> Configuration:
+        """Reads it once more, in a thread. Raises ConfigError."""
 
     def counting(self) -> Loaded | None:
         """What the broker obeys now, with where each key comes from."""

@@ -172,7 +172,7 @@ class Process:
         if readings is None:
             return
         if node.leadership is not None:
-            reload(node.leadership.broker, readings.again)
+            reload(node.leadership.broker, readings.beside)
             return
         try:
             found = readings.again()

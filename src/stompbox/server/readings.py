@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,6 +44,10 @@ class Readings:
             log.warning("%s", warning)
         self.take(loaded)
         return loaded.configuration
+
+    async def beside(self) -> Configuration:
+        """What `again` says, read in a thread: a file of ten thousand addresses takes seconds."""
+        return await asyncio.to_thread(self.again)
 
     def _kept(self, content: Mapping[str, Any]) -> Layer:
         """A broker in memory keeps what was defined as long as it lives."""

@@ -16,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from stompbox.config import Configuration, needs_restart
 from stompbox.errors import BrokerFault, ConfigError, Refused, StompboxError
@@ -41,12 +41,9 @@ log = logging.getLogger("stompbox")
 CHANGES: Final = 100  # that wait for their turn
 STAYING: Final = 100  # lines about what stays although the file has it no more
 
-Read = Callable[[], Configuration]
-"""Raises ConfigError where the file cannot be read, or is wrong."""
-
-
 Prepare = Callable[[], Coroutine[object, object, Configuration]]
-"""Makes another configuration of the one that counts, and keeps what has to be kept of it. Raises StompboxError where it cannot be."""
+"""Reads the configuration again, and raises ConfigError where that cannot be, or it is wrong; or makes another one of the one that counts,
+keeps what has to be kept of it, and raises StompboxError where it cannot be."""
 
 
 Teller = Callable[[StompboxError | None], object]
@@ -56,13 +53,13 @@ Teller = Callable[[StompboxError | None], object]
 class Reload:
     """One that is going on, or waits for its turn."""
 
-    def __init__(self, read: Read | Prepare, *, is_change: bool) -> None:
-        self.read = read
+    def __init__(self, prepare: Prepare, *, is_change: bool) -> None:
+        self.prepare = prepare
         self.is_change = is_change
         self.tellers: list[Teller] = []
 
 
-def reload(broker: Broker, read: Read, tell: Teller | None = None) -> None:
+def reload(broker: Broker, read: Prepare, tell: Teller | None = None) -> None:
     """Reads and takes it; where another one is going on still, when that is done. One that waits will read what is there then."""
     systemd.reloading()
     waits = len(broker.reloads) > 1 and not broker.reloads[-1].is_change
@@ -89,11 +86,12 @@ def _enter(broker: Broker, one: Reload, tell: Teller | None) -> None:
 def _begin(broker: Broker) -> None:
     """The first one that waits."""
     first: Reload = broker.reloads[0]
-    if first.is_change:
-        broker.spawn(_changing(broker, cast(Prepare, first.read)))
-        return
+    broker.spawn((_changing if first.is_change else _reading)(broker, first.prepare))
+
+
+async def _reading(broker: Broker, read: Prepare) -> None:
     try:
-        found, changes = _read(broker, cast(Read, first.read))
+        found, changes = await _read(broker, read)
     except ConfigError as error:
         log.error("%s. Everything stays as it was", error.message, extra={"code": error.code})
         _ended(broker, error)
@@ -142,11 +140,11 @@ def _ended(broker: Broker, error: StompboxError | None) -> None:
         systemd.ready("the configuration was not read again; the log says why")
 
 
-def _read(broker: Broker, read: Read) -> tuple[Configuration, list[Change]]:
+async def _read(broker: Broker, read: Prepare) -> tuple[Configuration, list[Change]]:
     """The configuration, and what changes of what is listened on. Raises ConfigError that says why it is refused."""
     refused = "the configuration is not read again"
     try:
-        found = read()
+        found = await read()
     except ConfigError as error:
         raise ConfigError(error.code, f"{refused}: {error.message} ({error.code})") from None
     later = needs_restart(broker.configuration, found)

@@ -102,7 +102,7 @@ async def serve(
     if attached is not None:
         urls.append(attached.url)
     if readings is not None and hasattr(signal, "SIGHUP"):  # not on Windows
-        on_signal(loop, signal.SIGHUP, partial(reload, broker, readings.again))
+        on_signal(loop, signal.SIGHUP, partial(reload, broker, readings.beside))
     collector = Collector()
     collector.begin()
     sys.setswitchinterval(SWITCH_INTERVAL)
