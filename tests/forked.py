@@ -4,7 +4,7 @@ That process belongs to this one and ends with it. It only ever imports and fork
 folder and the streams that a process of its own would have, and is `stompbox` from its first line on.
 
 Decides where that is the same as a process of its own. Elsewhere than on Linux, where something counts what is run (coverage), or where
-the environment says something else than ours beside STOMPBOX_ names, it is none, and there is a process of its own.
+the environment has Python begin otherwise than ours did, it is none, and there is a process of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ IMPORTED: Final = (
 ROOT: Final = Path(__file__).resolve().parent.parent
 LENGTH: Final = 8  # octets that say how long a request is
 STREAMS: Final = 3  # stdin, stdout, stderr
-OURS: Final = "STOMPBOX_"  # names of the environment that are the broker's
+# how names of the environment begin that count before the first line of a program does
+EARLY: Final = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "LC_", "LANG", "TZ", "HOME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,11 @@ def is_possible(environment: Mapping[str, str]) -> bool:
         return False
     if any(name.startswith(("COV_", "COVERAGE_")) for name in environment):
         return False
-    return _beside(environment) == _first().environment
+    return _early(environment) == _first().environment
 
 
-def _beside(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if not name.startswith((OURS, "PYTEST_"))}
+def _early(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(EARLY)}
 
 
 class Forked(subprocess.Popen[bytes]):
@@ -119,7 +120,7 @@ class First:
     """The process that brokers are copied from."""
 
     def __init__(self) -> None:
-        self.environment: Final = _beside(os.environ)
+        self.environment: Final = _early(os.environ)
         self._lock: Final = Lock()
         self._socket, theirs = socket.socketpair()
         with theirs:
