@@ -70,6 +70,7 @@ class Stompbox:
     admin: int = 0  # the port of its admin interface; 0: it has none
     secret: int = 0  # the port of its listener with TLS, where its options give it one
     steps: Path | None = None  # where it is to tell its longest steps (longsteps.py)
+    profile: Path | None = None  # where it leaves what cProfile has counted, at its end
     _data: str = ""
     _process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
@@ -84,7 +85,7 @@ class Stompbox:
         serve = [
             sys.executable,
             "-m",
-            *(("stompbox",) if self.steps is None else ("bench.longsteps", str(self.steps))),
+            *self._program,
             "serve",
             "--listen",
             "tcp://127.0.0.1:0",
@@ -109,6 +110,12 @@ class Stompbox:
             self.stop()
             raise
         self.start_seconds = time.monotonic() - launched
+
+    @property
+    def _program(self) -> tuple[str, ...]:
+        if self.profile is not None:
+            return ("cProfile", "-o", str(self.profile), "-m", "stompbox")
+        return ("stompbox",) if self.steps is None else ("bench.longsteps", str(self.steps))
 
     def _wait_ready(self, process: subprocess.Popen[str]) -> int:
         port = 0
