@@ -96,7 +96,9 @@ class UnitOfWork:
     @property
     def is_large(self) -> bool:
         """Whether what it held takes long to go."""
-        return len(self.sends) > LARGE or any(len(sent) > LARGE for _, sent in self.acked)
+        if len(self.sends) > LARGE or not self.acked:
+            return len(self.sends) > LARGE
+        return any(len(sent) > LARGE for _, sent in self.acked)
 
     @property
     def may_be_shared(self) -> bool:

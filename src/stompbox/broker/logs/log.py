@@ -124,7 +124,9 @@ class Log:
         """Below it nobody needs anything, and no rule keeps it."""
         if self.is_retained and self.retention is None:
             return 0
-        low = min(self.low_water(), max(0, self.next - self.keeps))
+        low = self.low_water()
+        if self.keeps:
+            low = min(low, max(0, self.next - self.keeps))
         return low if self.retention is None else self.retention.look(low, now)
 
     def give(self, commit: Commit, now: int = 0, *, is_again: bool = False) -> None:
@@ -147,7 +149,10 @@ class Log:
             given = commit.runs.get(self.id) if is_again else None
             commit.runs[self.id] = runs if given is None else sorted(given + runs, key=_FIRST)
             self.stored = max(self.stored, runs[-1].stop)
-            self.firm = max(self.firm, next((run.stop for run in reversed(runs) if not run.is_loose), 0))
+            for run in reversed(runs):
+                if not run.is_loose:
+                    self.firm = max(self.firm, run.stop)
+                    break
             self.reserved = max(self.reserved, self.firm)
         if self.next > self.reserved:
             self._tell(commit)
