@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.brokers import BenchError, Stompbox
-from bench.guard import checked_out
+from bench.guard import checked_out, comparing
 from bench.report import fault
-from bench.rows import ROWS, Row
+from bench.rows import Row
 from bench.run import OUT, build_stompload, chosen_rows, run_row, say
 
 LOADS: Final = ("waiting-16", "waiting-16-stored", "sensors", "ticker")
@@ -49,20 +49,8 @@ def main() -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="bench.calls", description="Calls of Python for a message, beside another commit's."
-    )
-    parser.add_argument("--base", default="HEAD~1", help="the commit to compare with (default HEAD~1)")
-    parser.add_argument(
-        "--change",
-        default="HEAD",
-        help="the commit that is looked at (default HEAD); what is not committed is not seen",
-    )
-    parser.add_argument("--rows", default=",".join(LOADS), help=f"of {', '.join(row.key for row in ROWS)}")
-    parser.add_argument(
-        "--scale", type=float, default=0.5, help="multiplies the messages of each load (default 0.5)"
-    )
-    return parser.parse_args(arguments)
+    about = "Calls of Python for a message, beside another commit's."
+    return comparing("bench.calls", about, LOADS, 0.5).parse_args(arguments)
 
 
 def counted(load: Path, source: Path, rows: Sequence[Row], scale: float) -> dict[str, Calls]:

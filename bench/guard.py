@@ -53,21 +53,9 @@ def main() -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="bench.guard", description="CPU of the broker for a message, beside another commit's."
-    )
-    parser.add_argument("--base", default="HEAD~1", help="the commit to compare with (default HEAD~1)")
-    parser.add_argument(
-        "--change",
-        default="HEAD",
-        help="the commit that is looked at (default HEAD); what is not committed is not seen",
-    )
+    parser = comparing("bench.guard", "CPU of the broker for a message, beside another commit's.", LOADS, 1)
     parser.add_argument(
         "--rounds", type=int, default=5, help="broker starts of each; the median counts (default 5)"
-    )
-    parser.add_argument("--rows", default=",".join(LOADS), help=f"of {', '.join(row.key for row in ROWS)}")
-    parser.add_argument(
-        "--scale", type=float, default=1.0, help="multiplies the messages of each load (default 1)"
     )
     parser.add_argument(
         "--compiled",
@@ -78,6 +66,25 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--fronts", type=int, default=0, help="of both: processes that have the clients' sockets (default 0)"
     )
     return parser.parse_args(arguments)
+
+
+def comparing(program: str, about: str, loads: Sequence[str], scale: float) -> argparse.ArgumentParser:
+    """Of a program that compares two commits: which ones, and by which loads."""
+    parser = argparse.ArgumentParser(prog=program, description=about)
+    parser.add_argument("--base", default="HEAD~1", help="the commit to compare with (default HEAD~1)")
+    parser.add_argument(
+        "--change",
+        default="HEAD",
+        help="the commit that is looked at (default HEAD); what is not committed is not seen",
+    )
+    parser.add_argument("--rows", default=",".join(loads), help=f"of {', '.join(row.key for row in ROWS)}")
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=scale,
+        help=f"multiplies the messages of each load (default {scale:g})",
+    )
+    return parser
 
 
 @contextmanager

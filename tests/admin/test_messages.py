@@ -180,7 +180,7 @@ def test_a_long_body_is_made_json_in_portions_and_is_what_it_was(body: bytes) ->
         text: str | None = body.decode()
     except UnicodeDecodeError:
         text = None
-    made = messages._encoded(body) if text is None else messages._said(text)
+    made = messages._said(body, b64encode) if text is None else messages._said(text, messages._escaped)
     steps = 0
     while True:
         try:

@@ -86,10 +86,8 @@ class HttpProtocol(H11Protocol):
     conn: Parser
     _is_put_off = False  # what it has said waits for a turn
     _under_way = 0  # octets of the answer that is being written
-    _whose = (
-        "",
-        "",
-    )  # a user, or the client address of who needs no login: they have what is not read in equal parts
+    # a user, or the client address of who needs no login: they have what is not read in equal parts
+    _whose = ("", "")
 
     def __init__(
         self,

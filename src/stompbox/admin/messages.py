@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from base64 import b64encode
 from codecs import getincrementaldecoder
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import merge
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
     from stompbox.server.broker import Broker
 
+S = TypeVar("S", str, bytes)
+
 BODY: Final = 4096  # bytes
 WHOLE: Final = 1 << 20  # bytes of one body that is wanted whole
-SLICE: Final = (
-    48 << 10
-)  # characters of a body, or its octets, that are made JSON in one go: two milliseconds at the most
+# characters of a body, or its octets in whole groups of three, that are made JSON in one go: two milliseconds at the most
+SLICE: Final = 48 << 10
 ANSWER: Final = 8 << 20  # bytes of the bodies of one answer, after which the rest comes with the next
 LOOK: Final = 256 << 10  # bytes of one read of the log
 LOOKS: Final = 20  # reads without enough messages for the queue in them
@@ -191,27 +192,22 @@ async def _view(broker: Broker, run: Run, offset: int, *, is_delivering: bool, i
     is_cut = size > most and not (run.is_large and not is_whole)
     text = None if run.is_large and not is_whole else _text(body, is_whole=not is_cut)
     turns = broker.turns
-    said = await turns.taken(_said(text)) if text is not None and len(text) > SLICE else text
-    encoded = await turns.taken(_encoded(body)) if is_whole and text is None else None
+    said = await turns.taken(_said(text, _escaped)) if text is not None and len(text) > SLICE else text
+    encoded = await turns.taken(_said(body, b64encode)) if is_whole and text is None else None
     return MessageView(offset, run.arrived, is_delivering, size, run.headers(index), said, is_cut, encoded)
 
 
-def _said(text: str) -> Steps[str]:
-    """A long text as JSON, which stands for it in a MessageView."""
+def _said(body: S, told: Callable[[S], bytes]) -> Steps[str]:
+    """A body as JSON, made of slices each of which is `told`; it stands for a text in a MessageView."""
     parts = []
-    for at in range(0, len(text), SLICE):
-        parts.append(msgspec.json.encode(text[at : at + SLICE])[1:-1])
+    for at in range(0, len(body), SLICE):
+        parts.append(told(body[at : at + SLICE]))
         yield
     return cast(str, Raw(b'"%b"' % b"".join(parts)))
 
 
-def _encoded(body: bytes) -> Steps[str]:
-    """Octets in base64, as JSON, which stands for a text in a MessageView."""
-    parts = []
-    for at in range(0, len(body), SLICE):  # of whole groups of three
-        parts.append(b64encode(body[at : at + SLICE]))
-        yield
-    return cast(str, Raw(b'"%b"' % b"".join(parts)))
+def _escaped(text: str) -> bytes:
+    return msgspec.json.encode(text)[1:-1]
 
 
 async def _octets(broker: Broker, run: Run, index: int, most: int) -> bytes:

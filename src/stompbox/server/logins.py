@@ -200,11 +200,7 @@ class Logins:
 
     def _forget(self, attempt: _Attempt) -> None:
         self._waiting.remove(attempt)
-        ready = self._ready.get(attempt.network)
-        if ready is not None:
-            ready.pop(attempt, None)
-            if not ready:
-                del self._ready[attempt.network]
+        self._drop_ready(attempt)
 
     def _go_on(self) -> None:
         """Gives the threads what they can take, and says all that can be said at once, a PORTION in one turn of the loop."""
@@ -241,12 +237,15 @@ class Logins:
             return False
         return True
 
-    def _hold(self, attempt: _Attempt, other: _Attempt) -> None:
-        """Lets it wait until it is known whether the other one is right."""
+    def _drop_ready(self, attempt: _Attempt) -> None:
         ready = self._ready.get(attempt.network, {})
         ready.pop(attempt, None)
         if not ready:
             self._ready.pop(attempt.network, None)
+
+    def _hold(self, attempt: _Attempt, other: _Attempt) -> None:
+        """Lets it wait until it is known whether the other one is right."""
+        self._drop_ready(attempt)
         if other.held is None:
             other.held = {}
         other.held[attempt] = None

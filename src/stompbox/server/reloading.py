@@ -86,31 +86,25 @@ def _enter(broker: Broker, one: Reload, tell: Teller | None) -> None:
 def _begin(broker: Broker) -> None:
     """The first one that waits."""
     first: Reload = broker.reloads[0]
-    broker.spawn((_changing if first.is_change else _reading)(broker, first.prepare))
+    broker.spawn(_obeying(broker, first))
 
 
-async def _reading(broker: Broker, read: Prepare) -> None:
+async def _obeying(broker: Broker, first: Reload) -> None:
+    changes: list[Change] = []
     try:
-        found, changes = await _read(broker, read)
-    except ConfigError as error:
-        log.error("%s. Everything stays as it was", error.message, extra={"code": error.code})
+        if first.is_change:
+            found = await first.prepare()
+        else:
+            found, changes = await _read(broker, first.prepare)
+    except StompboxError as error:
+        if not first.is_change:  # who has asked for a change says it
+            log.error("%s. Everything stays as it was", error.message, extra={"code": error.code})
         _ended(broker, error)
     except Exception as error:
         _ended(broker, _fault(error))
     else:
         for acceptor, listener, context in changes:
             acceptor.change(listener, context)
-        _take(broker, found)
-
-
-async def _changing(broker: Broker, prepare: Prepare) -> None:
-    try:
-        found = await prepare()
-    except StompboxError as error:  # who has asked for it says it
-        _ended(broker, error)
-    except Exception as error:
-        _ended(broker, _fault(error))
-    else:
         _take(broker, found)
 
 

@@ -118,9 +118,9 @@ MOST: Final = 1 << 20
 
 class Waiting:
     """A run, and the queues that are to be offered it. `parts`: what of it each takes, None where its selector is asked in its turn;
-    where all take the same, that stands in `same`. `untaken`: what of it nobody has taken, where
-    that goes to the dead letter address. `left_out`: queues that do not want what this sender has sent. `had`: those that had their turn.
-    `joined`: the number of the last queue that the address had then."""
+    where all take the same, that stands in `same`. `untaken`: what of it nobody has taken, where that goes to the dead letter address.
+    `left_out`: queues that do not want what this sender has sent. `had`: those that had their turn. `joined`: the number of the last queue
+    that the address had then."""
 
     __slots__ = ("had", "joined", "left_out", "parts", "queues", "run", "same", "size", "untaken")
 

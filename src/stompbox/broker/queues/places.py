@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 LANE: Final = 1500  # octets of a lane itself, about
 PLACE: Final = 170  # and of each selector in its name
-EMPTY: Final = (
-    64 << 10
-)  # octets that lanes may take whatever they have, so that those that are empty are used again
+# octets that lanes may take whatever they have, so that those that are empty are used again
+EMPTY: Final = 64 << 10
 SWEPT: Final = 8  # lanes that are looked at in one step, where there is no room for another one
 CROWDED: Final = 256 << 10  # and those that all of them may take whatever else is in memory
 
@@ -52,11 +51,11 @@ class Places:
 
     def take(self, lane: Sized) -> None:
         """Counts a lane of these selectors."""
-        self._count(LANE + PLACE * len(lane))
+        self._count(_octets_of(lane))
 
     def forget(self, lane: Sized) -> None:
         """Counts off a lane that has gone."""
-        self._count(-LANE - PLACE * len(lane))
+        self._count(-_octets_of(lane))
 
     def retire(self) -> Places:
         """Makes all lanes those of before."""
@@ -65,7 +64,7 @@ class Places:
 
     def give_back(self, lanes: Iterable[Sized]) -> None:
         """Counts off lanes of before that have gone."""
-        size = sum([LANE + PLACE * len(lane) for lane in lanes])
+        size = sum([_octets_of(lane) for lane in lanes])
         self._old -= size
         self._count(-size)
 
@@ -80,3 +79,7 @@ class Places:
 
     def __repr__(self) -> str:
         return f"<Places {self.size} octets>"
+
+
+def _octets_of(lane: Sized) -> int:
+    return LANE + PLACE * len(lane)

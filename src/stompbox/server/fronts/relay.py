@@ -44,9 +44,8 @@ log = logging.getLogger("stompbox.fronts")
 LOOK: Final = 0.25  # seconds between two looks at clients that do not read, or are not read
 SOME: Final = 32  # of them that are looked at in one turn of the loop: half a millisecond
 MUCH: Final = 1 << 20  # octets that wait to be passed on, beyond which no client is read
-GATHERED: Final = (
-    8 << 20
-)  # octets of all clients that were read and have not gone to the link, beyond which none is read
+# octets of all clients that were read and have not gone to the link, beyond which none is read
+GATHERED: Final = 8 << 20
 UNREAD: Final = 1 << 20  # octets that wait for a client, beyond which its pings are not answered
 _DATA: Final = int(Kind.DATA)
 

@@ -194,8 +194,7 @@ class Reading:
 
     def _is_over(self) -> bool:
         """Its turn was over before all was obeyed."""
-        has_left = self.events is not None or self.steps is not None or bool(self.left)
-        return has_left and not (self.is_gone or self.is_held or self.connection.is_ended)
+        return self.has_left and not (self.is_gone or self.is_held or self.connection.is_ended)
 
     def _wait(self, rank: int = INWARD) -> None:
         if not self.is_waiting:
