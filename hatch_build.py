@@ -29,7 +29,9 @@ BUILT_WITH = ("mypy>=2.4,<2.5", "setuptools>=75")
 OPTIMIZED, UNOPTIMIZED = "2", "0"
 LAZY = "Treating generator comprehension as list"  # what mypyc only warns of, and would be another program
 
-ROOMS = ("message.py", "ranges.py", "stomp", "broker", "server")
+# of the store: what each commit goes through before it is on the disk
+HOT = tuple([f"store/{name}.py" for name in ("base", "journal", "journaled", "watermark")])
+ROOMS = ("message.py", "ranges.py", "stomp", "broker", "server", *HOT)
 LEFT_OUT = {
     "server/requests": "not on a message's way but for asyncio's generators, which mypyc has not",
     "server/run.py": "runs once",

@@ -32,6 +32,7 @@ SUITES = {
     "codec": ("tests/stomp/test_codec.py",),
     "wire": ("tests/conformance", "-k", "not websocket and not fronts and not byte]"),
     "kills": ("tests/crash/test_drill.py", "-k", "not fronts"),
+    "store": ("tests/store/test_model.py", "tests/store/test_readonly.py"),
     "nodes": ("tests/crash/test_cluster.py", "-k", "kill and leader"),
     "system": (
         "tests/system/test_serve.py",

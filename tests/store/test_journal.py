@@ -15,7 +15,7 @@ import pytest
 from msgspec import msgpack
 
 from stompbox.errors import StoreError
-from stompbox.store import journal, journaled
+from stompbox.store import journal, journaled, records
 from stompbox.store.backup import copy
 from stompbox.store.base import Commit
 from stompbox.store.chunks import encode
@@ -125,7 +125,7 @@ def test_it_is_read_as_the_disk_has_it(tmp_path: Path, size: int) -> None:
 def test_a_record_that_holds_chunks_is_read(data: Path) -> None:
     """As the first journals had them."""
     forsake(begun(data, 2))
-    record = journaled.Record({1: encode([run(2), run(3)], 2)}, entries=[("queue", "last", b"3")])
+    record = records.Record({1: encode([run(2), run(3)], 2)}, entries=[("queue", "last", b"3")])
     written = Journal(data)
     written.begin(identity_of((data / JOURNAL).read_bytes()))
     written._at = FIRST + 2 * SECTOR

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -289,7 +290,7 @@ def _flip(data: bytes, at: int, identity: bytes) -> tuple[int, int] | None:
         or (int.from_bytes(head[:4], "little") ^ int.from_bytes(_MAGIC, "little")).bit_count() > 1
     ):
         return None
-    for place, bit in ((place, bit) for place in range(_RECORD.size) for bit in range(8)):
+    for place, bit in product(range(_RECORD.size), range(8)):
         size = _RECORD.unpack_from(
             bytes(head[:place] + bytes((head[place] ^ 1 << bit,)) + head[place + 1 :])
         )[1]

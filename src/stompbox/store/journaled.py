@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Final
 
-from msgspec import MsgspecError, Struct, field, msgpack
+from msgspec import MsgspecError
 
 from stompbox.errors import StoreError
 from stompbox.message import Run
@@ -33,6 +33,7 @@ from stompbox.store.folder import DATABASE
 from stompbox.store.inspection import inspecting
 from stompbox.store.journal import IDENTITY, LARGEST, Found, Journal, content, examined, identity_of
 from stompbox.store.losses import kept, write_back
+from stompbox.store.records import Stored, decoded, encode
 from stompbox.store.rows import Rows
 from stompbox.store.sqlite import SqliteStore
 
@@ -47,32 +48,6 @@ LOOKS: Final = 100  # at a journal that is being written to: damage is what stay
 _KIND: Final = "journal"  # in the catalogue
 _IDENTITY: Final = (_KIND, "identity")
 _SEQUENCE: Final = (_KIND, "sequence")
-
-
-class Stored(Struct, array_like=True):
-    """A run as a record of the journal has it."""
-
-    first: int
-    arrived: int
-    routing: int
-    shape: bytes
-    columns: tuple[list[bytes], ...]
-    bodies: list[bytes]
-
-
-class Record(Struct, array_like=True):
-    """A small commit as it stands in the journal."""
-
-    # per log; bytes: a chunk, as it was at first
-    runs: dict[int, bytes | list[Stored]] = field(default_factory=dict)
-    next_offsets: dict[int, int] = field(default_factory=dict)
-    acknowledged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    entries: list[tuple[str, str, bytes | None]] = field(default_factory=list)
-    trims: dict[int, int] = field(default_factory=dict)
-
-
-_encode: Final = msgpack.Encoder().encode
-_decode: Final = msgpack.Decoder(Record).decode
 
 
 class JournaledStore:
@@ -395,12 +370,12 @@ def _payload_of(commit: Commit) -> bytes:
                 (run.first, run.arrived, run.routing, shape_bytes(run.shape), run.columns, run.bodies)
             )
     entries = [(*key, value) for key, value in commit.entries.items()] if commit.entries else ()
-    return _encode((stored, commit.next_offsets, commit.acknowledged, entries, commit.trims))
+    return encode((stored, commit.next_offsets, commit.acknowledged, entries, commit.trims))
 
 
 def _commit_of(payload: bytes, file: Path) -> Commit:
     try:
-        record = _decode(payload)
+        record = decoded(payload)
     except MsgspecError as error:
         raise StoreError(
             "data-corrupt", f"{file}: a record that is whole cannot be read ({error})"
@@ -472,7 +447,7 @@ def complete(copy: SqliteStore, journal: bytes, confirmed: int) -> None:
             f"the copy has record {found.last} of the journal as its last, {confirmed} was confirmed",
         )
     if identity is not None:
-        copy.apply(merge([*(_commit_of(payload, copy.file) for _, payload in found.records), merged]))
+        copy.apply(merge([*[_commit_of(payload, copy.file) for _, payload in found.records], merged]))
 
 
 def journal_damage(path: Path) -> Iterator[str]:
@@ -493,10 +468,8 @@ def journal_damage(path: Path) -> Iterator[str]:
         found = examined(data, journal.identity, _sequence_in(entries))
         wrong = _fault(journal.file, found, confirmed)
         if not wrong:
-            yield from (
-                f"{journal.file}: bit {bit} of byte {at} has flipped; a broker that starts turns it back"
-                for at, bit in found.flipped
-            )
+            for at, bit in found.flipped:
+                yield f"{journal.file}: bit {bit} of byte {at} has flipped; a broker that starts turns it back"
             return
         if data == seen:
             yield wrong
