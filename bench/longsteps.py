@@ -83,7 +83,8 @@ class Steps:
         took = time.thread_time() - before
         self.begun = 0.0
         if took > LEAST and self.number > self.first:
-            told = (took, self.number, repr(handle)[:300], dict(self.looks.most_common(6)))
+            looks, self.looks = self.looks, Counter()  # the other thread may be writing to it still
+            told = (took, self.number, repr(handle)[:300], dict(looks.copy().most_common(6)))
             heapq.heappush(self.longest, told)
             if len(self.longest) > LONGEST:
                 heapq.heappop(self.longest)

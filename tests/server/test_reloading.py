@@ -13,7 +13,7 @@ from stompbox import selectors
 from stompbox.broker.addresses.address import Address
 from stompbox.config import Configuration
 from stompbox.config.settings import AddressFullPolicy, AddressSetting, DeletePolicy
-from stompbox.config.tables import AddressTable, DivertTable, QueueTable
+from stompbox.config.tables import AddressTable, DivertTable, PermissionTable, QueueTable, UserTable
 from stompbox.errors import ConfigError, StompboxError
 from stompbox.message import ANYCAST
 from stompbox.server import reloading
@@ -73,6 +73,26 @@ def test_very_many_queues_obey_new_settings_in_portions(monkeypatch: pytest.Monk
         client.say(("SEND", {"destination": "/queue/a.7", "receipt": f"{number}"}))
     assert client.confirmed() == ["meanwhile", "0"], "what was there before counts"
     assert client.errors() == ["address-full"]
+
+
+def test_very_much_of_a_configuration_is_looked_at_in_steps() -> None:
+    """What each request asks was made of all users, permissions and settings at once, and the addresses that stay were compared so."""
+    addresses = tuple([AddressTable(name=f"a.{number}") for number in range(MANY)])
+    world = World(addresses=addresses)
+    for table in addresses:
+        world.broker.engine.create_address(table.name)
+    world.until_idle()
+    changes = {
+        "users": tuple([UserTable(name=f"u{number}", password="p") for number in range(MANY)]),
+        "permissions": tuple([PermissionTable(match=f"p{number}", send=("g",)) for number in range(MANY)]),
+        "address_settings": tuple([AddressSetting(match=f"s{number}") for number in range(MANY)]),
+        "addresses": tuple([replace(table) for table in addresses]),
+    }
+    with world.steps() as steps:
+        reload(world, **changes)
+        world.until_idle()
+    assert len(world.broker.users) == MANY
+    assert steps.longest < MANY
 
 
 def told(told: list[StompboxError | None]) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 
 from stompbox.errors import StoreError
 from stompbox.server import reloading
+from stompbox.server.configuring import transition
 from stompbox.store.base import Commit
 from stompbox.store.memory import MemoryStore
 from tests.crash.calls import Client
@@ -110,7 +111,8 @@ def test_what_is_decided_is_not_decided_anew_when_settings_change_meanwhile(tmp_
         client = client_of(world)
         client.say("SEND", {"destination": "/queue/q", "receipt": "r"}, b"x")
         await world.until(store.is_asked.is_set)
-        for _ in reloading.taking(world.broker, settings(tmp_path / "again", policies(q="FAIL"), ""), []):
+        again = settings(tmp_path / "again", policies(q="FAIL"), "")
+        for _ in reloading.taking(world.broker, transition(world.broker.configuration, again)):
             pass
         store.go.set()
         assert await answered(world, client, "r") == "RECEIPT"

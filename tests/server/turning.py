@@ -38,15 +38,17 @@ class Waiter:
 
     def __init__(self) -> None:
         self.is_done = False
+        self.result: Any = None
 
     def done(self) -> bool:
         return self.is_done
 
-    def set_result(self, _: object) -> None:
-        self.is_done = True
+    def set_result(self, result: object) -> None:
+        self.is_done, self.result = True, result
 
-    def __await__(self) -> Generator[Waiter, None, None]:
+    def __await__(self) -> Generator[Waiter, None, Any]:
         yield self
+        return self.result
 
 
 class Loop:
@@ -72,6 +74,17 @@ class Loop:
 
     def create_future(self) -> Waiter:
         return Waiter()
+
+    def run_in_executor(self, _: object, work: Callable[..., object], *given: Any) -> Waiter:
+        """What others do in a thread is done at once, and none of the loop's: it does not count as a step."""
+        before = sys.gettrace()
+        sys.settrace(None)
+        try:
+            done = Waiter()
+            done.set_result(work(*given))
+            return done
+        finally:
+            sys.settrace(before)
 
     def turn(self) -> None:
         """What was called for in one turn happens in the next."""

@@ -7,6 +7,7 @@ it goes, with its messages. A reload says what stays.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -21,6 +22,7 @@ from stompbox.broker.kinds import Kind, Rules, rules_of
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions.staging import Sinks
 from stompbox.config import (
+    AddressSettingsTable,
     AddressTable,
     Configuration,
     DeletePolicy,
@@ -31,12 +33,13 @@ from stompbox.config import (
 )
 from stompbox.config.spaces import local
 from stompbox.message import ANYCAST, MULTICAST
-from stompbox.security import Permissions
+from stompbox.security import Permissions, Users
 from stompbox.selectors import Selector
 from stompbox.selectors.limits import SelectorLimits
 from stompbox.selectors.selector import compiling
 from stompbox.selectors.steps import Steps, result
 from stompbox.server.addressing.transforming import for_diverts
+from stompbox.server.hosts import Hosts
 
 _ROUTING: Final = MappingProxyType({RoutingType.ANYCAST: ANYCAST, RoutingType.MULTICAST: MULTICAST})
 _DIVERT_ROUTING: Final = MappingProxyType(
@@ -109,21 +112,58 @@ def filtering(table: DivertTable | QueueTable) -> Steps[Selector | None]:
     return selector
 
 
-def reconfiguring(
-    engine: Engine, old: Configuration, new: Configuration, sizes: Sizes, said: list[str]
-) -> Iterator[None]:
-    """From what the one file says to what the other says, in steps; `said`: what could not be done."""
-    engine.settings = new.settings_of()
-    yield from _changing_diverts(engine, _diverts(old), _diverts(new), said)
-    before, after = _addresses(old), _addresses(new)
-    own = {(name, queue.name): queue for name, table in after.items() for queue in table.queues}
-    yield from obeying(engine, partial(_rules_for, own), sizes)
+Diverts = dict[tuple[str, str], DivertTable]
+"""Those of a configuration by host and name; the empty host is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """What is made of a configuration before it counts in place of another one, in any thread: of ten thousand users, permissions,
+    settings and addresses that takes seconds. `diverts`: all that there will be, in their order; None where none changes."""
+
+    configuration: Configuration
+    hosts: Hosts
+    users: Users
+    permissions: Permissions
+    settings: AddressSettingsTable
+    diverts: list[DivertTable] | None
+    before: dict[str, AddressTable]
+    after: dict[str, AddressTable]
+    queues: dict[tuple[str, str], QueueTable]
+    said: list[str]  # what could not be done
+
+
+def transition(old: Configuration, new: Configuration) -> Transition:
+    """From what the one file says to what the other says. Raises ConfigError for a hash that is none."""
+    settings, said, after = new.settings_of(), list[str](), _addresses(new)
+    return Transition(
+        new,
+        Hosts(new.virtual_hosts),
+        Users(new.users, new.authentication_cache_size),
+        permissions_of(new),
+        settings,
+        _other_diverts(settings, _diverts(old), _diverts(new), said),
+        _addresses(old),
+        after,
+        {(name, queue.name): queue for name, table in after.items() for queue in table.queues},
+        said,
+    )
+
+
+def reconfiguring(engine: Engine, found: Transition, sizes: Sizes) -> Iterator[None]:
+    """Has the engine obey another configuration, in steps."""
+    engine.settings = found.settings
+    if found.diverts is not None:
+        yield from _changing_diverts(engine, found.diverts)
+    yield from obeying(engine, partial(_rules_for, found.queues), sizes)
+    before, after, said = found.before, found.after, found.said
     for name, table in before.items():
         yield from _removing(engine, table, after.get(name), said)
     for name, table in after.items():
         if table != before.get(name) or name not in engine.addresses:
             said += _later(engine, table)
             yield from configuring_address(engine, table, is_start=False)
+        yield
 
 
 def _rules_for(own: Mapping[tuple[str, str], QueueTable], queue: Queue) -> Rules:
@@ -133,13 +173,12 @@ def _rules_for(own: Mapping[tuple[str, str], QueueTable], queue: Queue) -> Rules
 
 
 def _addresses(configuration: Configuration) -> dict[str, AddressTable]:
-    """The permissions of all virtual hosts, by the names that they have inside the broker."""
+    """Those of all virtual hosts, by the names that they have inside the broker."""
     hosts = [table for host in configuration.virtual_hosts for table in configuration.made_of(host)[0]]
     return {table.name: table for table in (*configuration.addresses, *hosts)}
 
 
-def _diverts(configuration: Configuration) -> dict[tuple[str, str], DivertTable]:
-    """The diverts of a configuration by host and name; the empty host is none."""
+def _diverts(configuration: Configuration) -> Diverts:
     own = {("", table.name): table for table in configuration.diverts}
     return own | {
         (host.name, table.name): table
@@ -148,28 +187,27 @@ def _diverts(configuration: Configuration) -> dict[tuple[str, str], DivertTable]
     }
 
 
-def _changing_diverts(
-    engine: Engine,
-    old: dict[tuple[str, str], DivertTable],
-    new: dict[tuple[str, str], DivertTable],
-    said: list[str],
-) -> Iterator[None]:
+def _other_diverts(
+    settings: AddressSettingsTable, old: Diverts, new: Diverts, said: list[str]
+) -> list[DivertTable] | None:
     """The order is that of the file. What went from the file and stays comes first, since it was there before."""
-    gone = {key: table for key, table in old.items() if key not in new}
-    settings = engine.settings
     kept = {
         key: table
-        for key, table in gone.items()
-        if settings.resolve(table.address).config_delete_diverts is DeletePolicy.OFF
+        for key, table in old.items()
+        if key not in new and settings.resolve(table.address).config_delete_diverts is DeletePolicy.OFF
     }
     said += [f"divert {name!r} stays until the next start (config-delete-diverts is OFF)" for _, name in kept]
-    if {**kept, **new} != old or list(new) != list(old):
-        diverts = list[tuple[str, Divert]]()
-        for table in (*kept.values(), *new.values()):
-            divert = yield from making_divert(table)
-            diverts.append((table.address, divert))
-            yield
-        yield from diverting(engine, diverts)
+    is_same = {**kept, **new} == old and list(new) == list(old)
+    return None if is_same else [*kept.values(), *new.values()]
+
+
+def _changing_diverts(engine: Engine, tables: list[DivertTable]) -> Iterator[None]:
+    diverts = list[tuple[str, Divert]]()
+    for table in tables:
+        divert = yield from making_divert(table)
+        diverts.append((table.address, divert))
+        yield
+    yield from diverting(engine, diverts)
 
 
 def _removing(engine: Engine, old: AddressTable, new: AddressTable | None, said: list[str]) -> Iterator[None]:

@@ -3,10 +3,11 @@
 What is wrong in it, and what only a restart can do, is named in the log, and nothing changes: a broker that took the half of a file (its
 users are gone, and its sockets are still open to everybody) would be what nobody has configured.
 
-Users, permissions, virtual hosts and limits change at once, for connections that are there as well: what is no longer allowed ends
-(revoking.py), one connection after the other. Then the addresses that are there obey the new settings and diverts, one after the other
-(broker/addresses/configuration.py), and those of the file are made; the log says so when all is done. A SIGHUP that comes meanwhile
-has its turn then, and so has what an operator changes at run time (definitions.py), which is prepared when its turn has come.
+What can be made of it before it counts is made in a thread. Users, permissions, virtual hosts and limits change at once, for connections
+that are there as well: what is no longer allowed ends (revoking.py), one connection after the other. Then the addresses that are there
+obey the new settings and diverts, one after the other (broker/addresses/configuration.py), and those of the file are made; the log says so
+when all is done. A SIGHUP that comes meanwhile has its turn then, and so has what an operator changes at run time (definitions.py), which
+is prepared when its turn has come.
 """
 
 from __future__ import annotations
@@ -20,10 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.config import Configuration, needs_restart
 from stompbox.errors import BrokerFault, ConfigError, Refused, StompboxError
-from stompbox.security import Users
 from stompbox.server import configuring, systemd
+from stompbox.server.configuring import Transition, transition
 from stompbox.server.faults import told
-from stompbox.server.hosts import Hosts
 from stompbox.server.revoking import revoking
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ async def _obeying(broker: Broker, first: Reload) -> None:
             found = await first.prepare()
         else:
             found, changes = await _read(broker, first.prepare)
+        made = await broker.loop.run_in_executor(None, transition, broker.configuration, found)
     except StompboxError as error:
         if not first.is_change:  # who has asked for a change says it
             log.error("%s. Everything stays as it was", error.message, extra={"code": error.code})
@@ -105,7 +106,7 @@ async def _obeying(broker: Broker, first: Reload) -> None:
     else:
         for acceptor, listener, context in changes:
             acceptor.change(listener, context)
-        _take(broker, found)
+        _take(broker, made)
 
 
 def _fault(error: Exception) -> BrokerFault:
@@ -116,9 +117,8 @@ def _fault(error: Exception) -> BrokerFault:
     return BrokerFault(code, f"a fault of the broker while {doing}; its log says more")
 
 
-def _take(broker: Broker, found: Configuration) -> None:
-    stays: list[str] = []
-    broker.turns.run(taking(broker, found, stays), partial(_taken, broker, stays))
+def _take(broker: Broker, found: Transition) -> None:
+    broker.turns.run(taking(broker, found), partial(_taken, broker, found.said))
     broker.flush()
 
 
@@ -175,12 +175,10 @@ def _done(broker: Broker, stays: list[str]) -> None:
     _ended(broker, None)
 
 
-def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> Iterator[None]:
-    """Makes a configuration the one that counts, in steps. `stays`: what of the old one stays none the less."""
-    old, broker.configuration = broker.configuration, configuration
-    broker.hosts = Hosts(configuration.virtual_hosts)
-    broker.users = Users(configuration.users, configuration.authentication_cache_size)
-    broker.permissions = configuring.permissions_of(configuration)
+def taking(broker: Broker, found: Transition) -> Iterator[None]:
+    """Makes a configuration the one that counts, in steps."""
+    broker.configuration = configuration = found.configuration
+    broker.hosts, broker.users, broker.permissions = found.hosts, found.users, found.permissions
     engine = broker.engine
     broker.set_time()
     broker.ledger.most = configuration.max_client_memory
@@ -199,7 +197,7 @@ def taking(broker: Broker, configuration: Configuration, stays: list[str]) -> It
         broker.frames.look(connection)
         yield
     yield from revoking(broker)
-    yield from configuring.reconfiguring(engine, old, configuration, broker.committer.store.sizes, stays)
+    yield from configuring.reconfiguring(engine, found, broker.committer.store.sizes)
     broker.pressure.relieve()
 
 
