@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any, cast
 
+import msgspec
+from starlette.requests import Request
+
+from stompbox.admin import configured, exporting, listing
+from stompbox.admin.apirequest import ApiRequest, Shared
+from stompbox.config.listing import content_of
+from stompbox.config.settings import AddressSetting
+from stompbox.config.tables import AddressTable, PermissionTable, UserTable
 from tests.admin.asking import ask, post, read
 from tests.admin.conftest import Start
 from tests.admin.test_access import BOB, ROOT, USERS
 from tests.conftest import Served
+from tests.server.turning import World
 from tests.system.plain import Plain
 
 TOML = """
@@ -148,3 +159,48 @@ def test_subscriptions_and_transactions_of_all_connections(served: Served) -> No
         0,
     )
     assert other["bytes"] > 0
+
+
+MANY = 300
+
+
+def in_steps(work: Generator[None, None, Any]) -> tuple[int, Any]:
+    """In how many steps it was done, and what came of it."""
+    steps = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return steps, done.value
+        steps += 1
+
+
+def test_very_many_entries_are_looked_at_in_steps() -> None:
+    world = World(
+        users=tuple([UserTable(name=f"u{number}", password="p") for number in range(MANY)]),
+        permissions=tuple([PermissionTable(match=f"p{number}", send=("g",)) for number in range(MANY)]),
+        address_settings=tuple(
+            [AddressSetting(match=f"s{number}", no_expiry=True) for number in range(MANY)]
+        ),
+    )
+    asked = ApiRequest(world.broker, cast(Request, None), cast(Shared, None))
+    steps, users = in_steps(configured._users(asked))
+    assert steps >= MANY
+    assert [one.name for one in users] == sorted([f"u{number}" for number in range(MANY)])
+    steps, permissions = in_steps(configured._permissions(asked))
+    assert steps >= MANY
+    assert {one.match for one in permissions} == {f"p{number}" for number in range(MANY)}
+    assert in_steps(configured._said(asked, "s7")) == (MANY, {"no_expiry": ("s7", "")})
+    tables = [AddressTable(name=f"a{number}") for number in range(MANY)]
+    assert in_steps(exporting._new(asked, tables)) == (MANY, (MANY, 0))
+
+
+def test_the_whole_configuration_is_made_entry_by_entry() -> None:
+    world = World(users=tuple([UserTable(name=f"u{number}", password="p") for number in range(20_000)]))
+    pieces = configured._whole(world.broker.configuration, None)
+    said = msgspec.json.decode(b"".join(pieces))
+    values = msgspec.json.decode(msgspec.json.encode(content_of(world.broker.configuration)))
+    assert said == {"values": values, "sources": {}}
+    assert max([len(piece) for piece in listing.members(said["values"])]) < 500
+    assert 1 < len(pieces) < 20
+    assert max(map(len, pieces)) < listing.PART + 500

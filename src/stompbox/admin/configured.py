@@ -6,8 +6,10 @@ file has. Passwords are never shown.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,10 +18,10 @@ from starlette.responses import Response
 
 from stompbox.admin.access import may_see
 from stompbox.admin.endpoints import ON_BROKER, Text, naming, reading
-from stompbox.admin.listing import Field, cutting, listed, page_of
+from stompbox.admin.listing import Field, Pieces, Steps, cutting, in_order, joined, listed, members, page_of
 from stompbox.broker.addresses.destinations import require_short
 from stompbox.config.listing import content_of, masked
-from stompbox.config.matching import PatternTable
+from stompbox.config.matching import PatternTable, is_match
 from stompbox.config.options import ListenerOptions
 from stompbox.config.origins import Loaded, spelled
 from stompbox.config.settings import AddressSetting, AddressSettings, given
@@ -31,6 +33,7 @@ from stompbox.security import ARGON2, Right
 
 if TYPE_CHECKING:
     from stompbox.admin.apirequest import ApiRequest
+    from stompbox.config import Configuration
 
 
 class UserView(Struct, frozen=True):
@@ -88,7 +91,10 @@ class ConfigurationView(Struct, frozen=True):
 
 
 def source(asked: ApiRequest, *path: str | int) -> str:
-    loaded = asked.loaded()
+    return _place(asked.loaded(), *path)
+
+
+def _place(loaded: Loaded | None, *path: str | int) -> str:
     return "" if loaded is None else loaded.where(path)
 
 
@@ -101,22 +107,21 @@ BY_USER: Final[Mapping[str, Field]] = MappingProxyType(
 async def users(asked: ApiRequest) -> Response:
     """Users with their groups and how they log in."""
     asked.require()
-    there = Counter(connection.user.name for connection in asked.broker.connections)
-    views = [
-        UserView(
-            user.name,
-            list(user.groups),
-            _login(user.password),
-            there[user.name],
-            source(asked, "user", index),
-        )
-        for index, user in enumerate(asked.broker.configuration.users)
-    ]
-    views.sort(key=lambda view: view.name)
+    views = await asked.broker.turns.taken(_users(asked))
     return await listed(
         asked, "users", views, lambda view: view, key=lambda view: view.name,
         text=lambda view: f"{view.name} {' '.join(view.groups)}", fields=BY_USER,
     )  # fmt: skip
+
+
+def _users(asked: ApiRequest) -> Steps[list[UserView]]:
+    there, loaded, views = asked.broker.of_user, asked.loaded(), list[UserView]()
+    for index, user in enumerate(asked.broker.configuration.users):
+        place = _place(loaded, "user", index)
+        views.append(UserView(user.name, list(user.groups), _login(user.password), there[user.name], place))
+        yield
+    ordered: list[UserView] = yield from in_order(views, lambda view: view.name)
+    return ordered
 
 
 def _login(password: str | None) -> str:
@@ -127,11 +132,7 @@ def _login(password: str | None) -> str:
 async def permissions(asked: ApiRequest) -> Response:
     """Which groups may do what with which addresses. Of all that match an address the most specific one alone decides."""
     asked.require()
-    configuration = asked.broker.configuration
-    views = _permissions(asked, None, configuration.permissions)
-    for index, host in enumerate(configuration.virtual_hosts):
-        views += _permissions(asked, host.name, host.permissions, "virtual-host", index)
-    views.sort(key=_permission)
+    views = await asked.broker.turns.taken(_permissions(asked))
     return await listed(
         asked, "permissions", views, lambda view: view, key=_permission, text=lambda view: view.match
     )
@@ -141,16 +142,20 @@ def _permission(view: PermissionView) -> str:
     return f"{view.virtual_host or ''} {view.match}"
 
 
-def _permissions(
-    asked: ApiRequest, host: str | None, tables: Sequence[PermissionTable], *at: str | int
-) -> list[PermissionView]:
-    return [
-        PermissionView(
-            table.match, host, {right: sorted(groups) for right, groups in table.grants().items()},
-            source(asked, *at, "permission", index),
-        )
-        for index, table in enumerate(tables)
-    ]  # fmt: skip
+def _permissions(asked: ApiRequest) -> Steps[list[PermissionView]]:
+    configuration, loaded = asked.broker.configuration, asked.loaded()
+    places: list[tuple[str | None, Sequence[PermissionTable], Path]] = [(None, configuration.permissions, ())]
+    for index, host in enumerate(configuration.virtual_hosts):
+        places.append((host.name, host.permissions, ("virtual-host", index)))
+    views = list[PermissionView]()
+    for name, tables, at in places:
+        for index, table in enumerate(tables):
+            grants = {right: sorted(groups) for right, groups in table.grants().items()}
+            place = _place(loaded, *at, "permission", index)
+            views.append(PermissionView(table.match, name, grants, place))
+            yield
+    ordered: list[PermissionView] = yield from in_order(views, _permission)
+    return ordered
 
 
 @reading(
@@ -172,7 +177,7 @@ async def settings(asked: ApiRequest) -> object:
             name,
         )
     found = asked.broker.engine.settings.resolve(name)
-    said = _said(asked, name)
+    said = await asked.broker.turns.taken(_said(asked, name))
     values: dict[str, Any] = to_builtins(found)
     return SettingsView(
         name,
@@ -185,23 +190,27 @@ async def settings(asked: ApiRequest) -> object:
     )
 
 
-def _said(asked: ApiRequest, name: str) -> dict[str, tuple[str, str]]:
+def _said(asked: ApiRequest, name: str) -> Steps[dict[str, tuple[str, str]]]:
     """By setting, the pattern that says it, and where that stands."""
-    configuration = asked.broker.configuration
+    configuration, loaded = asked.broker.configuration, asked.loaded()
     tables: Sequence[AddressSetting] = configuration.address_settings
     at: Path = ()
     for index, host in enumerate(configuration.virtual_hosts):
         if host.address_settings and host.space == space_of(name):
             tables, at = host.address_settings, ("virtual-host", index)
-    patterns = PatternTable(
-        [(table.match, index) for index, table in enumerate(tables)], configuration.wildcards()
-    )
+    wildcards, own = configuration.wildcards(), local(name)
+    words, matching = wildcards.split(own), []
+    for index, table in enumerate(tables):
+        if is_match(wildcards.match_words(table.match), words):
+            matching.append((table.match, index))
+        yield
+    patterns = PatternTable(matching, wildcards)
     found = {}
-    for rank in patterns.ranks(local(name)):
+    for rank in patterns.ranks(own):
         index = patterns.value(rank)
         for attribute in given(tables[index]):
             key = attribute.replace("_", "-")
-            found[attribute] = tables[index].match, source(asked, *at, "address-setting", index, key)
+            found[attribute] = tables[index].match, _place(loaded, *at, "address-setting", index, key)
     return found
 
 
@@ -229,11 +238,15 @@ def _options(options: ListenerOptions) -> dict[str, Any]:
 
 
 @reading("configuration", ConfigurationView, ON_BROKER)
-async def configuration(asked: ApiRequest) -> object:
+async def configuration(asked: ApiRequest) -> Response:
     """The whole configuration as the broker obeys it, and where each key was set."""
     asked.require()
-    loaded: Loaded | None = asked.loaded()
-    sources = (
-        {} if loaded is None else {spelled(path): where for path, where in loaded.origins.items() if path}
-    )
-    return ConfigurationView(content_of(asked.broker.configuration), sources)
+    pieces = await asyncio.to_thread(_whole, asked.broker.configuration, asked.loaded())
+    return Pieces(asked.broker.turns, pieces)
+
+
+def _whole(configuration: Configuration, loaded: Loaded | None) -> list[bytes]:
+    """The view as JSON, entry by entry: in a thread, which others do not wait for while one is made."""
+    sources = {} if loaded is None else {spelled(path): at for path, at in loaded.origins.items() if path}
+    values = members(content_of(configuration))
+    return joined(chain([b'{"values":'], values, [b',"sources":'], members(sources), [b"}"]))

@@ -44,6 +44,7 @@ from stompbox.config.toml import Path
 from stompbox.errors import ConfigError, IllegalFrame, Refused, StompboxError
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.security import ARGON2, Right, hash_password
+from stompbox.selectors.steps import Steps
 from stompbox.server.configuring import configuring_address, filtering
 from stompbox.server.definitions import Content, examine, require_readings
 from stompbox.server.requests.replies import in_turns
@@ -221,10 +222,9 @@ async def take(asked: ApiRequest) -> object:
             is_done = False
         else:
             examined, is_done = await obeyed(asked, edit)
-    new = [table for table in addresses if table.name not in asked.broker.engine.addresses]
-    queues = sum([len(_new_queues(asked, table)) for table in addresses])
+    new, queues = await asked.broker.turns.taken(_new(asked, addresses))
     done = ImportDone(
-        wanted.counts["user"], wanted.counts["permission"], wanted.counts["address-setting"], len(new), queues,
+        wanted.counts["user"], wanted.counts["permission"], wanted.counts["address-setting"], new, queues,
         [*warnings, *examined.warnings], order.is_dry_run, is_done,
     )  # fmt: skip
     if not order.is_dry_run:
@@ -306,7 +306,7 @@ async def _addresses(asked: ApiRequest, wanted: Wanted) -> list[AddressTable]:
                 raise Refused(
                     "no-such-virtual-host", f"{where}: there is no such virtual host; nothing was changed"
                 )
-        for index, table in enumerate(tables):
+        async for index, table in in_turns(asked.broker.turns, enumerate(tables)):
             queues = tuple([replace(queue, name=space + queue.name) for queue in table.queues])
             inside = replace(table, name=space + table.name, queues=queues)
             with naming("toml"):
@@ -324,7 +324,7 @@ async def _require_address(asked: ApiRequest, table: AddressTable, origins: Orig
         )
     if table.name not in addresses:
         asked.require(Right.CREATE_ADDRESS, table.name)
-    for at, queue in enumerate(table.queues):
+    async for at, queue in in_turns(asked.broker.turns, enumerate(table.queues)):
         right = Right.CREATE_DURABLE_QUEUE if queue.durable else Right.CREATE_NON_DURABLE_QUEUE
         asked.require(right, table.name)
         try:
@@ -344,13 +344,16 @@ async def _require_address(asked: ApiRequest, table: AddressTable, origins: Orig
             )
 
 
-def _new_queues(asked: ApiRequest, table: AddressTable) -> list[str]:
-    known = asked.broker.engine.addresses.get(table.name)
-    return [
-        queue.name
-        for queue in table.queues
-        if known is None or (queue.name not in known.anycast and queue.name not in known.named)
-    ]
+def _new(asked: ApiRequest, tables: list[AddressTable]) -> Steps[tuple[int, int]]:
+    """How many addresses, and queues, are not there yet."""
+    addresses = queues = 0
+    for table in tables:
+        known = asked.broker.engine.addresses.get(table.name)
+        addresses += known is None
+        for queue in table.queues:
+            queues += known is None or (queue.name not in known.anycast and queue.name not in known.named)
+        yield
+    return addresses, queues
 
 
 async def _make(asked: ApiRequest, tables: list[AddressTable]) -> None:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from inspect import iscoroutinefunction
 from itertools import chain
@@ -141,6 +141,33 @@ async def in_pieces(
         pieces.append((b",%b" if pieces else b"%b") % _ENCODER.encode(item))
     head = b'%b,"%b":[' % (_ENCODER.encode(before)[:-1], name.encode())
     return Pieces(turns, [head, *pieces, b"],%b" % _ENCODER.encode(after)[1:]])
+
+
+def members(table: Mapping[str, object]) -> Iterator[bytes]:
+    """An object as JSON, key by key, and lists in it entry by entry: what has ten thousand entries is never made JSON in one go."""
+    yield b"{"
+    for number, (name, value) in enumerate(table.items()):
+        yield b"%b%b:" % (b"," if number else b"", _ENCODER.encode(name))
+        if isinstance(value, list):
+            yield b"["
+            for at, entry in enumerate(value):
+                yield b"%b%b" % (b"," if at else b"", _ENCODER.encode(entry))
+            yield b"]"
+        else:
+            yield _ENCODER.encode(value)
+    yield b"}"
+
+
+def joined(pieces: Iterable[bytes]) -> list[bytes]:
+    """The same octets, in few pieces of PART or a little more."""
+    found, small, size = list[bytes](), list[bytes](), 0
+    for piece in pieces:
+        small.append(piece)
+        size += len(piece)
+        if size >= PART:
+            found.append(b"".join(small))
+            small, size = [], 0
+    return [*found, b"".join(small)]
 
 
 Steps = Generator[None, None, T]

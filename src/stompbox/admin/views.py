@@ -22,7 +22,7 @@ from stompbox.broker.kinds import Kind
 from stompbox.broker.queues.depth import depth_of, sums_of
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions.staging import KnownSink, Sinks
-from stompbox.config.settings import AddressSettings, given
+from stompbox.config.settings import AddressSettings
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.server.ledger import by_kind
 from stompbox.server.requests.replies import in_turns
@@ -279,18 +279,17 @@ def dead_letter_addresses(broker: Broker) -> frozenset[str]:
         *configuration.address_settings,
         *[table for host in configuration.virtual_hosts for table in host.address_settings],
     ]
-    given_or_not = [{"dead_letter_address": AddressSettings().dead_letter_address}, *map(given, tables)]
+    keys = ("dead_letter_address", "expiry_address")
     found = {
-        name
-        for table in given_or_not
-        for key in ("dead_letter_address", "expiry_address")
-        if (name := table.get(key))
+        AddressSettings().dead_letter_address,
+        *[getattr(table, key) for table in tables for key in keys],
     }
     return frozenset(
         [
             space + name
             for space in ("", *[host.space for host in configuration.virtual_hosts])
             for name in found
+            if isinstance(name, str) and name  # not unset
         ]
     )
 
