@@ -9,12 +9,19 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from stompbox.commitlog.base import Kind
 from stompbox.commitlog.opening import open_log
 from stompbox.commitlog.records import HEAD, VERSION
+from stompbox.config import Configuration
+from stompbox.errors import ConfigError
+from stompbox.server import clustered
+from stompbox.server.cluster.node import Node
+from stompbox.server.readings import Readings
 from stompbox.store.folder import DRAINED
 from tests.commitlog import natsservers
 from tests.crash.cluster import Book, Cluster, NodeProcess, drill, findings
@@ -238,3 +245,41 @@ def test_a_new_node_gets_a_copy_where_the_log_begins_too_late(tmp_path: Path) ->
     )
     assert findings(cluster, book) == []
     assert not list(tmp_path.glob("*/data.*"))
+
+
+def test_a_node_that_follows_reads_its_configuration_beside_what_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One reading after the other; a node that leads when it was read leaves it to its broker, and a fault changes nothing."""
+    obeyed: list[Configuration] = []
+    led: list[object] = []
+    monkeypatch.setattr(clustered, "reload", lambda broker, read: led.append(broker))
+
+    async def story() -> None:
+        tasks, readings, settings = [], asyncio.Queue[Any](), Configuration(memory=True)
+
+        async def beside() -> Configuration:
+            found = await readings.get()
+            if isinstance(found, Exception):
+                raise found
+            return cast(Configuration, found)
+
+        node = SimpleNamespace(configuration=settings, leadership=None)
+        node.view = SimpleNamespace(spawn=lambda work: tasks.append(asyncio.create_task(work)))
+        node.obey = lambda made: obeyed.append(made.configuration)
+        reader = cast(Readings, SimpleNamespace(beside=beside))
+        process = clustered.Process(cast(Node, node), cast(clustered.Beside, None), reader)
+        new = Configuration(memory=True, max_turn_time=7)
+        for found in (ConfigError("config-value", "no"), RecursionError("a fault of ours"), new, settings):
+            process.reload()
+            readings.put_nowait(found)
+        assert obeyed == [], "it is read in a thread"
+        await asyncio.gather(*tasks)
+        assert [one.max_turn_time for one in obeyed] == [7, settings.max_turn_time]
+        process.reload()
+        node.leadership = SimpleNamespace(broker="the broker")
+        readings.put_nowait(new)
+        await asyncio.gather(*tasks)
+        assert (len(obeyed), led) == (2, ["the broker"])
+
+    asyncio.run(story())

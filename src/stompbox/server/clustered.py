@@ -17,10 +17,11 @@ from stompbox.errors import ConfigError, Refused
 from stompbox.server import systemd
 from stompbox.server.cluster.leading import Leadership
 from stompbox.server.cluster.node import Node
+from stompbox.server.configuring import transition
 from stompbox.server.faults import STOPPED
 from stompbox.server.generations import Collector
 from stompbox.server.readings import Readings
-from stompbox.server.reloading import reload
+from stompbox.server.reloading import fault_of, reload
 from stompbox.server.run import SWITCH_INTERVAL, Attached, OfBroker, on_signal, tell
 from stompbox.server.stopping import drain
 from stompbox.server.transport.tcp import Acceptor
@@ -79,6 +80,7 @@ class Process:
         self.beside = beside
         self.readings = readings
         self.collector = Collector()
+        self._reading = asyncio.Lock()
         self._attached: Attached | None = None
 
     async def run(self, on_ready: Callable[[list[str]], None] | None) -> None:
@@ -147,7 +149,7 @@ class Process:
                 await self._stop(leadership)
         finally:
             giving_back.stop()
-            node.obey(broker.configuration)
+            node.obey(broker)
             await node.give_up(leadership)
             await self._leave()
         last = broker.faults.last
@@ -173,14 +175,26 @@ class Process:
             return
         if node.leadership is not None:
             reload(node.leadership.broker, readings.beside)
-            return
-        try:
-            found = readings.again()
-        except ConfigError as error:
-            log.error("%s. Everything stays as it was", error.message, extra={"code": error.code})
-            return
-        node.obey(found)
-        log.info("the configuration was read again; it counts when this node leads")
+        else:
+            node.view.spawn(self._read(readings))
+
+    async def _read(self, readings: Readings) -> None:
+        """A node that follows reads in a thread what is there when its turn has come; one that leads by then has its broker read it."""
+        node = self.node
+        async with self._reading:
+            try:
+                made = await asyncio.to_thread(transition, node.configuration, await readings.beside())
+            except ConfigError as error:
+                log.error("%s. Everything stays as it was", error.message, extra={"code": error.code})
+                return
+            except Exception as error:
+                fault_of(error)
+                return
+            if node.leadership is not None:
+                reload(node.leadership.broker, readings.beside)
+                return
+            node.obey(made)
+            log.info("the configuration was read again; it counts when this node leads")
 
     def __repr__(self) -> str:
         return f"<Process {self.node!r}>"

@@ -102,14 +102,14 @@ async def _obeying(broker: Broker, first: Reload) -> None:
             log.error("%s. Everything stays as it was", error.message, extra={"code": error.code})
         _ended(broker, error)
     except Exception as error:
-        _ended(broker, _fault(error))
+        _ended(broker, fault_of(error))
     else:
         for acceptor, listener, context in changes:
             acceptor.change(listener, context)
         _take(broker, made)
 
 
-def _fault(error: Exception) -> BrokerFault:
+def fault_of(error: Exception) -> BrokerFault:
     """What is told of a fault of ours while another configuration was made, which has changed nothing: who waits has his turn."""
     doing = "another configuration was made"
     code = "internal-fault"

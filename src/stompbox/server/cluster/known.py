@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from stompbox.commitlog.base import CommitLog
     from stompbox.commitlog.replicated import Applier, Local
     from stompbox.config import ClusterTable, Configuration
+    from stompbox.server.broker import Broker
     from stompbox.server.cluster.leading import Leadership
     from stompbox.server.cluster.passing import Passing
     from stompbox.server.cluster.view import View
+    from stompbox.server.configuring import Transition
 
 
 class Known:
@@ -53,10 +55,10 @@ class Known:
         found = self.local.leader
         return (found.node, found.admin) if found is not None else ("", "")
 
-    def obey(self, configuration: Configuration) -> None:
-        """The configuration was read again."""
-        self.configuration = configuration
-        self.view.take(configuration)
+    def obey(self, found: Transition | Broker) -> None:
+        """The configuration was read again, by this node or by the broker that it was."""
+        self.configuration = found.configuration
+        self.view.take(found)
 
     def described(self) -> Table:
         """The cluster, as far as this node knows."""

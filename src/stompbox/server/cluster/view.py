@@ -24,10 +24,8 @@ from stompbox.broker.recovery import recover
 from stompbox.broker.subscriptions.moving import move
 from stompbox.commitlog.replicated import Local, position_in
 from stompbox.errors import Refused, StompboxError, StoreError
-from stompbox.security import Users
 from stompbox.server.broker import EPOCH, Broker
-from stompbox.server.configuring import limit_memory, permissions_of
-from stompbox.server.hosts import Hosts
+from stompbox.server.configuring import Transition, limit_memory
 from stompbox.server.transport.tcp import Acceptor as TcpAcceptor
 from stompbox.store.base import CLUSTER, NOWHERE, Commit, Part, Recovered, StoredChunk, StoredLog
 from stompbox.store.folderstore import FolderStore
@@ -165,12 +163,10 @@ class View(Broker):
     def all_acceptors(self) -> list[Acceptor]:
         return [*self.acceptors, *self._passed]
 
-    def take(self, configuration: Configuration) -> None:
-        """What the configuration says from now on, for who connects next."""
-        self.configuration = configuration
-        self.hosts = Hosts(configuration.virtual_hosts)
-        self.users = Users(configuration.users, configuration.authentication_cache_size)
-        self.permissions = permissions_of(configuration)
+    def take(self, found: Transition | Broker) -> None:
+        """What another configuration says from now on, for who connects next."""
+        self.configuration = found.configuration
+        self.hosts, self.users, self.permissions = found.hosts, found.users, found.permissions
 
     def open(self, listeners: Iterable[Listener]) -> list[TcpAcceptor]:
         """What is open here for who only reads."""
