@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -185,6 +186,19 @@ def test_fronts_end_with_the_broker_however_it_ends(serve: Serve) -> None:
             lambda fronts=fronts: not any(Path(f"/proc/{pid}/cwd").exists() for pid in fronts), "no front"
         )
         client.socket.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system ends no process with another one")
+def test_a_front_that_hangs_ends_with_a_broker_that_is_killed(serve: Serve) -> None:
+    """It kept its port for ever, and no other broker could listen there."""
+    served = serve("--listen", "tcp://127.0.0.1:0", "--no-admin", "--memory", *FRONTS)
+    Plain(served.port).socket.close()
+    fronts = children(served.process.pid)
+    kill_one(served, signal.SIGSTOP)
+    served.kill()
+    wait_until(lambda: not any(Path(f"/proc/{pid}/cwd").exists() for pid in fronts), "no front")
+    again = serve("--listen", f"tcp://127.0.0.1:{served.port}", "--no-admin", "--memory", *FRONTS)
+    assert again.stop() == 0
 
 
 def test_a_front_may_die_while_the_broker_stops(serve: Serve) -> None:

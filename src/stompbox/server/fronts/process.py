@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from stompbox.server.fronts import link
@@ -20,6 +21,7 @@ from stompbox.server.generations import Collector
 from stompbox.server.transport import descriptors
 from stompbox.server.trimming import CONNECTION, TLS, trimming
 
+PR_SET_PDEATHSIG: Final = 1  # of prctl(2)
 FAILED: Final = 70  # exit code after a fault of its own: EX_SOFTWARE of sysexits.h
 LONGEST: Final = 8000  # characters of a line of the log
 
@@ -29,8 +31,20 @@ def main(descriptor: int) -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
+    _die_with_broker()
     run = _runner()
     sys.exit(run(_serve(socket.socket(fileno=descriptor))))
+
+
+def _die_with_broker() -> None:
+    """A front that hangs, or is stopped, does not hear that its link is gone: the system ends it with the broker's process, or the next
+    broker would find what is listened on in use for ever. The thread that has started it, which is what the system looks at, is one of the
+    loop's own, and they live as long as the loop."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(OSError, AttributeError):  # a system that has no such call
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def _runner() -> Callable[[Coroutine[Any, Any, int]], int]:
