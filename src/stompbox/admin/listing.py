@@ -159,7 +159,7 @@ def members(table: Mapping[str, object]) -> Iterator[bytes]:
 
 
 def joined(pieces: Iterable[bytes]) -> list[bytes]:
-    """The same octets, in few pieces of PART or a little more."""
+    """Few pieces of PART octets, or a little more, with the same octets."""
     found, small, size = list[bytes](), list[bytes](), 0
     for piece in pieces:
         small.append(piece)

@@ -173,7 +173,7 @@ def _rules_for(own: Mapping[tuple[str, str], QueueTable], queue: Queue) -> Rules
 
 
 def _addresses(configuration: Configuration) -> dict[str, AddressTable]:
-    """Those of all virtual hosts, by the names that they have inside the broker."""
+    """The addresses of all virtual hosts, by the names that they have inside the broker."""
     hosts = [table for host in configuration.virtual_hosts for table in configuration.made_of(host)[0]]
     return {table.name: table for table in (*configuration.addresses, *hosts)}
 
