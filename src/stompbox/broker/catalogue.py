@@ -109,10 +109,9 @@ class Catalogue:
         self.logs[log.id] = address
         apply_retention(address)
         limits.apply(address)
-        words = self.wildcards.split(name) if self.diverts else []
-        for match, divert in self.diverts:
-            if is_match(match, words):
-                address.diverts.append(divert)
+        if self.diverts:
+            words = self.wildcards.split(name)
+            address.divert([divert for match, divert in self.diverts if is_match(match, words)])
         if not owner:
             lifetimes.tell_of(self._engine, address)
             lifetimes.address_made(self._engine, address)
@@ -156,8 +155,7 @@ class Catalogue:
         self.diverts.append((words, divert))
         for address in self.addresses.values():
             if is_match(words, self.wildcards.split(address.name)):
-                address.diverts.append(divert)
-                address.look_again()
+                address.divert([*address.diverts, divert])
 
     def recall_ended(self, ended: dict[str, Ended], beyond: int) -> None:
         """Addresses that are gone, and where the offsets ended of those that are forgotten."""

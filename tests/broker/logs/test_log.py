@@ -13,7 +13,7 @@ from tests.broker.world import run_of
 def log_with(*positions: int, next: int = 0, is_known: bool = False) -> Log:
     log = Log(1, "q", Incarnations(), next=next, is_known=is_known)
     for id, position in enumerate(positions):
-        log.cursors[id] = Cursor(id, position, is_durable=True)
+        log.hold(id, Cursor(id, position, is_durable=True))
         log.cursors[id].reach = FAR
     return log
 
@@ -67,7 +67,7 @@ def test_what_is_needed_again_while_a_commit_flies_that_has_it_not_is_there_once
     assert log.in_memory(0) == ([again, needed], 4)
     log.failed()
     assert log.in_memory(0) == ([again, needed], 4)
-    log.cursors[0] = Cursor(0, 0, is_durable=True)
+    log.hold(0, Cursor(0, 0, is_durable=True))
     log.cursors[0].reach = FAR
     assert given(log).runs == {1: [again, needed]}
 

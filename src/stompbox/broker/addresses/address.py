@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from weakref import ref
 
 from stompbox.broker.addresses import lifetimes
@@ -24,6 +24,7 @@ from stompbox.broker.queues.matching import (
 )
 from stompbox.broker.queues.memory import Memory
 from stompbox.broker.queues.queue import Queue
+from stompbox.broker.sparse import NONE, put, without
 from stompbox.config.settings import AddressSettings
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST, Run
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 
 FEW_PLANS: Final = 16  # among which those that are gone are not looked for
+_NO_PLANS: Final[list[ref[Plan]]] = []  # of all addresses that have none; nobody ever adds to it
 
 
 class Address:
@@ -71,28 +73,28 @@ class Address:
         self.is_paused = False  # an operator lets nothing out (operations.py)
         self.uses = 0  # queues that it has had
         self.retained: Run | None = None  # what new subscriptions get first (retained.py)
-        self.anycast: dict[str, Queue] = {}  # by name
-        self.named: dict[str, Queue] = {}  # multicast queues that stay, by name
-        self.topics: dict[int, Queue] = {}  # durable and plain subscriptions, by id
-        self.streams: dict[int, Queue] = {}
-        self.groups: dict[str, Queue] = {}
-        self.named_readers: dict[str, Queue] = {}  # named readers of the log, there or not
-        self.diverts: list[Divert] = []
+        self.anycast: dict[str, Queue] = NONE  # by name
+        self.named: dict[str, Queue] = NONE  # multicast queues that stay, by name
+        self.topics: dict[int, Queue] = NONE  # durable and plain subscriptions, by id
+        self.streams: dict[int, Queue] = NONE
+        self.groups: dict[str, Queue] = NONE
+        self.named_readers: dict[str, Queue] = NONE  # named readers of the log, there or not
+        self.diverts: tuple[Divert, ...] = ()
         # those who are to join it before anything is published there
         self.unjoined: deque[Callable[[], None]] | None = None
         # topics, so that each selector is asked once
-        self.by_selector: dict[Selector | None, dict[Queue, None]] = {}
+        self.by_selector: dict[Selector | None, dict[Queue, None]] = NONE
         self.steps = 0  # that a message takes at the most of which all these are asked
-        self.no_locals: dict[int, dict[Queue, None]] = {}  # topics that do not want a session's messages
+        self.no_locals: dict[int, dict[Queue, None]] = NONE  # topics that do not want a session's messages
         self.duplicates: Duplicates | None = None
         self.is_timed = is_ruled(settings)  # its settings say when messages expire
         # of queues that a frame has made otherwise (configuration.py), by name
-        self.arguments: dict[str, Arguments] = {}
-        self._own: dict[str, AddressSettings] = {}  # the settings of those
-        self._timed: dict[str, None] = {}  # those of them whose settings say when messages expire
+        self.arguments: dict[str, Arguments] = NONE
+        self._own: dict[str, AddressSettings] = NONE  # the settings of those
+        self._timed: dict[str, None] = NONE  # those of them whose settings say when messages expire
         self.rules = rules_of(settings)  # of all other queues
         self.version = object()  # another one whenever the queues change
-        self._plans: list[ref[Plan]] = []  # those of this version; shapes have them
+        self._plans = _NO_PLANS  # those of this version; shapes have them
         self._most_plans = FEW_PLANS
         self.only: Queue | None = None  # the one anycast queue, when there is nothing else to think of
         self.turn = 0
@@ -100,14 +102,17 @@ class Address:
         self.passing: Passing | None = None  # once messages came that are for one of very many queues
         # anycast queues to which messages are routed, once there are very many
         self._in_turn: list[Queue] | None = None
-        self._disabled: dict[Queue, None] = {}  # those to which nothing is routed
+        self._disabled: dict[Queue, None] = NONE  # those to which nothing is routed
 
     def keep(self, plan: Plan) -> None:
         """Remembers a plan, which is forgotten when the queues change."""
         if len(self._plans) >= self._most_plans:  # shapes come and go
             self._plans = [known for known in self._plans if known() is not None]
             self._most_plans = 2 * len(self._plans) + FEW_PLANS
-        self._plans.append(ref(plan))
+        if self._plans:
+            self._plans.append(ref(plan))
+        else:
+            self._plans = [ref(plan)]
         self.engine.plans.add(plan)
 
     def queues(self) -> Iterator[Queue]:
@@ -136,31 +141,31 @@ class Address:
 
     def ask(self, queue: str, arguments: Arguments) -> None:
         """A queue is to be so when it is made; without arguments it is as the address's settings say."""
-        self.arguments.pop(queue, None)
-        self._own.pop(queue, None)
-        self._timed.pop(queue, None)
+        self.arguments = without(self.arguments, queue)
+        self._own = without(self._own, queue)
+        self._timed = without(self._timed, queue)
         if arguments:
-            self.arguments[queue] = arguments
+            self.arguments = put(self.arguments, queue, arguments)
             self._apply(queue)
         self.look_again()
 
     def _apply(self, queue: str) -> None:
-        own = self._own[queue] = applied(self.settings, self.arguments[queue])
+        own = applied(self.settings, self.arguments[queue])
+        self._own = put(self._own, queue, own)
         if is_ruled(own):
-            self._timed[queue] = None
+            self._timed = put(self._timed, queue, None)
 
     def obey(self, settings: AddressSettings) -> None:
         """The address lives by these settings from now on."""
         self.settings, self.rules = settings, rules_of(settings)
-        self._own.clear()
-        self._timed.clear()
+        self._own = self._timed = NONE
         for queue in self.arguments:
             self._apply(queue)
         self.look_again()
 
-    def divert(self, diverts: list[Divert]) -> None:
+    def divert(self, diverts: Iterable[Divert]) -> None:
         """The address's messages go along these diverts from now on."""
-        self.diverts = diverts
+        self.diverts = tuple(diverts)
         self.look_again()
 
     def require(self, kind: int) -> None:
@@ -264,30 +269,31 @@ class Address:
         queue.enter(self.uses, is_paused=self.is_paused)
         if queue.kind is Kind.ANYCAST:
             self.add_kind(ANYCAST)
-            self.anycast[queue.name] = queue
+            self.anycast = put(self.anycast, queue.name, queue)
         elif queue.kind is Kind.STREAM:
             self.add_reader(queue)
         elif queue.kind is Kind.GROUP:
-            self.groups[queue.name] = queue
+            self.groups = put(self.groups, queue.name, queue)
         elif queue.kind is Kind.READER:
             self._name_reader(queue, queue.name)
         elif queue.kind is not Kind.BROWSER:
-            self.topics[queue.id] = queue
+            self.topics = put(self.topics, queue.id, queue)
             if queue.kind is Kind.DURABLE:
-                self.named[queue.name] = queue
+                self.named = put(self.named, queue.name, queue)
             if queue.selector is not None and queue.selector not in self.by_selector:
                 self.steps += queue.selector.steps
-            self.by_selector.setdefault(queue.selector, {})[queue] = None
+            same = put(self.by_selector.get(queue.selector, NONE), queue, None)
+            self.by_selector = put(self.by_selector, queue.selector, same)
         if queue.is_durable:
-            self.log.cursors[queue.id] = queue.cursor
+            self.log.hold(queue.id, queue.cursor)
         self.rules_changed(queue)
 
     def rules_changed(self, queue: Queue) -> None:
         """The rules of one queue have changed: nobody looks at the others, however many there are."""
         if queue.rules.is_enabled or self.anycast.get(queue.name) is not queue:
-            self._disabled.pop(queue, None)
+            self._disabled = without(self._disabled, queue)
         else:
-            self._disabled[queue] = None
+            self._disabled = put(self._disabled, queue, None)
         self._in_turn = None
         self.look_again()
 
@@ -297,7 +303,7 @@ class Address:
         for known in self._plans:  # a shape may be remembered for long, but not who was subscribed once
             if (plan := known()) is not None:
                 self.engine.plans.forget(plan)
-        self._plans.clear()
+        self._plans = _NO_PLANS
         self.is_timed = bool(self._timed) or is_ruled(self.settings)
         self.only = None
         is_watched = self.is_read or self.log.is_kept or self.limits is not None or self.unjoined is not None
@@ -311,45 +317,41 @@ class Address:
         if before:
             del self.no_locals[before][queue]
             if not self.no_locals[before]:
-                del self.no_locals[before]
+                self.no_locals = without(self.no_locals, before)
         if session:
-            self.no_locals.setdefault(session, {})[queue] = None
+            same = put(self.no_locals.get(session, NONE), queue, None)
+            self.no_locals = put(self.no_locals, session, same)
 
     def remove(self, queue: Queue) -> None:
-        self.log.cursors.pop(queue.id, None)
-        _give_back(self.log.cursors)
+        self.log.let_go(queue.id)
         if queue.kind is Kind.ANYCAST:
-            del self.anycast[queue.name]
-            self._disabled.pop(queue, None)
+            self.anycast = without(self.anycast, queue.name)
+            self._disabled = without(self._disabled, queue)
             self._in_turn = None
             if queue.name in self.arguments:
                 self.ask(queue.name, {})
         elif queue.kind is Kind.STREAM:
             self.remove_reader(queue)
         elif queue.kind is Kind.GROUP:
-            del self.groups[queue.name]
-            _give_back(self.groups)
+            self.groups = without(self.groups, queue.name)
         elif queue.kind is Kind.READER:
             self._forget_reader(queue.name)
             self.remove_reader(queue)
         elif queue.kind is not Kind.BROWSER:
-            del self.topics[queue.id]
-            _give_back(self.topics)
+            self.topics = without(self.topics, queue.id)
             if self.named.get(queue.name) is queue:
-                del self.named[queue.name]
-                _give_back(self.named)
+                self.named = without(self.named, queue.name)
             queue.leave_out(0)
             same = self.by_selector[queue.selector]
             del same[queue]
             if not same:
-                del self.by_selector[queue.selector]
-                _give_back(self.by_selector)
+                self.by_selector = without(self.by_selector, queue.selector)
                 self.steps -= queue.selector.steps if queue.selector is not None else 0
         self.look_again()
 
     def add_reader(self, queue: Queue) -> None:
         """Somebody reads the log by offset from now on."""
-        self.streams[queue.id] = queue
+        self.streams = put(self.streams, queue.id, queue)
         self.log.begin_showing()
         self.look_again()
         if self in self.engine.commits.dirty:
@@ -383,7 +385,8 @@ class Address:
         return bool(self._disabled)
 
     def remove_reader(self, queue: Queue) -> None:
-        if self.streams.pop(queue.id, None) is not None and not self.streams:
+        was_read, self.streams = queue.id in self.streams, without(self.streams, queue.id)
+        if was_read and not self.streams:
             self.log.end_showing()
             if self.log.trimmed < self.log.stored:  # what was kept to be shown may go
                 self.engine.commits.dirty[self] = None
@@ -399,11 +402,11 @@ class Address:
 
     def _name_reader(self, queue: Queue, name: str) -> None:
         queue.rename(name)
-        self.named_readers[name] = queue
+        self.named_readers = put(self.named_readers, name, queue)
         self.engine.named_readers.setdefault(name, {})[self] = None
 
     def _forget_reader(self, name: str) -> None:
-        del self.named_readers[name]
+        self.named_readers = without(self.named_readers, name)
         there = self.engine.named_readers[name]
         del there[self]
         if not there:
@@ -493,9 +496,3 @@ class Address:
         return (
             f"<Address {self.name} next={self.log.next} queues={len(self.anycast)} topics={len(self.topics)}>"
         )
-
-
-def _give_back(emptied: dict[Any, Any]) -> None:
-    """Lets go the room that a dictionary has for what is not in it any more: of very many addresses it would be what keeps whole arenas."""
-    if not emptied:
-        emptied.clear()

@@ -177,7 +177,7 @@ class Fanout:
         self.leaving: dict[Queue, None] = {}
         self._mark = address.engine.volatile_cursor(first)
         self._mark.reach_all()
-        address.log.cursors[self._mark.id] = self._mark
+        address.log.hold(self._mark.id, self._mark)
         address.log.offer_below(first)
 
     @property
@@ -220,7 +220,7 @@ class Fanout:
         else:
             address.follow(None)
             log.offer_below(FAR)
-            log.cursors.pop(self._mark.id, None)
+            log.let_go(self._mark.id)
             if self.leaving:
                 address.engine.later.take(self, _leaving(self))
         if log.trimmed < log.stored and address.engine.addresses.get(address.name) is address:

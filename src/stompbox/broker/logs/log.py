@@ -12,12 +12,14 @@ from typing import Final
 
 from stompbox.broker.logs.cursor import FAR, Cursor
 from stompbox.broker.logs.retention import Retention
+from stompbox.broker.sparse import NONE, put, without
 from stompbox.incarnations import INCARNATIONS, Incarnations
 from stompbox.message import Run
 from stompbox.ranges import Ranges
 from stompbox.store.base import Commit
 
 _FIRST = attrgetter("first")
+_NO_RUNS: Final[list[Run]] = []  # of all logs that have none there; nobody ever adds to it
 
 # entries of the catalogue: of a log, offsets that no message will have (recovery.py)
 UNUSED: Final = "unused"
@@ -61,11 +63,11 @@ class Log:
         self.reserved = next if is_known else 0  # the store knows: never again below this
         self.trimmed = first
         self.firm = next  # after the last message that must outlive a loss of power
-        self.pending: list[Run] = []  # for the next commit
-        self.flying: list[Run] = []  # what was pending for the commit that the disk works on
+        self.pending = _NO_RUNS  # for the next commit
+        self.flying = _NO_RUNS  # what was pending for the commit that the disk works on
         self._before = (next, self.reserved, first)  # stored, reserved and trimmed before that commit
         self.unused = Ranges()  # offsets that no message will have: reserved before a restart (recovery.py)
-        self.cursors: dict[int, Cursor] = {}  # those that hold messages back
+        self.cursors: dict[int, Cursor] = NONE  # those that hold messages back
         self.is_known = is_known  # the store has heard of it
         self.is_retained = False  # an address setting keeps what was consumed
         self.retention: Retention | None = None  # and says how long; None: for ever
@@ -95,6 +97,14 @@ class Log:
             low = min(low, cursor.settle(end))
         return low
 
+    def hold(self, id: int, cursor: Cursor) -> None:
+        """The cursor holds messages back from now on."""
+        self.cursors = put(self.cursors, id, cursor)
+
+    def let_go(self, id: int) -> None:
+        """The cursor of this id, if there is one, holds nothing back any more."""
+        self.cursors = without(self.cursors, id)
+
     def count(self, ranges: Iterable[tuple[int, int]]) -> int:
         """How many messages these offsets may have."""
         return sum([stop - first for low, high in ranges for first, stop in self.unused.gaps(low, high)])
@@ -106,6 +116,8 @@ class Log:
             return False
         pending = self.pending
         at = len(pending)
+        if not at:
+            pending = self.pending = []
         while at and pending[at - 1].first > run.first:
             at -= 1
         if self.flying and run.first <= self.flying[-1].first:
@@ -143,7 +155,7 @@ class Log:
         else:
             self.flying = self.pending
             self._before = (self.stored, self.reserved, self.trimmed)
-        self.pending = []
+        self.pending = _NO_RUNS
         if runs:
             self._tell(commit)
             given = commit.runs.get(self.id) if is_again else None
@@ -180,7 +192,7 @@ class Log:
             self.unshown += [run for run in self.flying if run.is_logged and run.first >= self.committed]
         else:
             self.shown = next
-        self.flying = []
+        self.flying = _NO_RUNS
         self.committed = next
 
     def begin_showing(self) -> None:
@@ -207,7 +219,7 @@ class Log:
 
     def leave(self) -> None:
         """The log is gone: nothing of it goes into a commit."""
-        self.pending = []
+        self.pending = _NO_RUNS
 
     def recall_unused(self, known: list[tuple[int, int]], reserved: tuple[int, int], first: int) -> Ranges:
         """Offsets that no message will have: those that were `reserved` before this restart, those of earlier ones, and all below
@@ -232,7 +244,7 @@ class Log:
         self.stored, self.reserved, self.trimmed = self._before
         for run in self.flying:
             run.is_logged = True
-        self.flying, self.pending = [], sorted(self.flying + self.pending, key=_FIRST)
+        self.flying, self.pending = _NO_RUNS, sorted(self.flying + self.pending, key=_FIRST)
 
     def forget_withdrawn(self) -> None:
         self.pending = [run for run in self.pending if not run.is_withdrawn]

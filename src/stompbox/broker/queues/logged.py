@@ -161,7 +161,7 @@ class LoggedQueue(SharedQueue):
         if self.later is None:
             self.later = Later()
             if not self.is_durable:
-                self.address.log.cursors[self._mark] = Cursor(self.id, first, reach=FAR, is_durable=False)
+                self.address.log.hold(self._mark, Cursor(self.id, first, reach=FAR, is_durable=False))
         elif not self.is_durable:
             self.address.log.cursors[self._mark].back_to(first)
         self.later.add(when, first, stop)
@@ -176,7 +176,7 @@ class LoggedQueue(SharedQueue):
         """Nothing is for later any more; what was."""
         later, self.later = self.later, None
         if later is not None:
-            self.address.log.cursors.pop(self._mark, None)
+            self.address.log.let_go(self._mark)
             self.engine.commits.dirty[self.address] = None
         return later
 
@@ -207,7 +207,7 @@ class LoggedQueue(SharedQueue):
             # what the log has before it and behind the queue's last message is not for it, and holds nothing there
             self.cursor.reach_to(first, FAR)
         elif not self.moves_by_itself:
-            self.address.log.cursors[self.id] = Cursor(self.id, first, reach=FAR, is_durable=False)
+            self.address.log.hold(self.id, Cursor(self.id, first, reach=FAR, is_durable=False))
 
     def begin_loading(self, start: int) -> Unread | None:
         """The log is read from there on; what was read of it before and is not looked through."""
@@ -258,12 +258,12 @@ class LoggedQueue(SharedQueue):
 
     def _paged_on(self) -> None:
         """A part of the paged messages is in memory again."""
-        cursors = self.address.log.cursors
-        if self.id in cursors and not self.is_durable:
+        log = self.address.log
+        if self.id in log.cursors and not self.is_durable:
             if self.paged_from < 0:
-                del cursors[self.id]
+                log.let_go(self.id)
             else:
-                cursors[self.id].move(self.paged_from)
+                log.cursors[self.id].move(self.paged_from)
         self.engine.commits.dirty[self.address] = None
 
     def _pass_over(self, first: int, stop: int) -> None:
