@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import tempfile
 from itertools import pairwise
@@ -15,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from stompbox.store import housekeeping, sqlite
 from stompbox.store.base import Commit, Store
+from stompbox.store.changes import LogState, LogStates
 from stompbox.store.chunks import decode
 from stompbox.store.journaled import JournaledStore
 from stompbox.store.memory import MemoryStore
@@ -230,3 +232,28 @@ def test_stores_do_what_the_model_does(monkeypatch: pytest.MonkeyPatch) -> None:
     run_state_machine_as_test(
         Stores, settings=settings(max_examples=50, stateful_step_count=30, deadline=None, derandomize=True)
     )
+
+
+def test_a_log_that_the_store_has_heard_of_is_no_object_of_its_own() -> None:
+    """It would be made between what is young, and lie there as long as the log."""
+    store = MemoryStore()
+    names = {log: f"heard-of {log}" for log in range(100)}
+    store.apply(Commit(logs=names, next_offsets=dict.fromkeys(names, 1000), trims=dict.fromkeys(names, 500)))
+    assert not [
+        found for found in gc.get_objects() if type(found) is LogState and found.name in names.values()
+    ]
+    assert {log.id: (log.name, log.next) for log in store.recover().logs} == {
+        log: (name, 1000) for log, name in names.items()
+    }
+
+
+def test_states_of_logs_are_those_that_were_told_last() -> None:
+    states = LogStates()
+    states.update({1: LogState("one"), 2: LogState("two", 7, 5, 6)})
+    states.update({1: LogState("one", 3)})
+    assert dict(states) == {1: LogState("one", 3), 2: LogState("two", 7, 5, 6)}
+    states.drop([2, 99])
+    assert dict(states) == {1: LogState("one", 3)}
+    states.update({2: LogState("again")})
+    assert states[2] == LogState("again"), "nothing is left of the one before"
+    assert states.get(3) is None

@@ -36,6 +36,53 @@ class LogState:
     stored: int = 0  # no chunk reaches beyond
 
 
+class LogStates(Mapping[int, LogState]):
+    """The states of all logs, by id, in columns: names, and of the numbers those that are not 0.
+
+    An object for each would be made when the store hears of a log first, between what is young, and live on as long as the log: of very
+    many addresses these would be what keeps whole arenas of Python's memory (server/trimming.py). Names and numbers are those that the
+    log itself has."""
+
+    __slots__ = ("_floors", "_names", "_next", "_stored")
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._next: dict[int, int] = {}
+        self._floors: dict[int, int] = {}
+        self._stored: dict[int, int] = {}
+
+    def __getitem__(self, log: int) -> LogState:
+        next, floor, stored = self._next.get(log, 0), self._floors.get(log, 0), self._stored.get(log, 0)
+        return LogState(self._names[log], next, floor, stored)
+
+    def __contains__(self, log: object) -> bool:
+        return log in self._names
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def update(self, after: Mapping[int, LogState]) -> None:
+        """Takes the states that logs have from now on. Numbers only grow; who reads beside it finds those before, or these."""
+        for log, state in after.items():
+            for column, number in (
+                (self._next, state.next),
+                (self._floors, state.floor),
+                (self._stored, state.stored),
+            ):
+                if number:
+                    column[log] = number
+            self._names.setdefault(log, state.name)
+
+    def drop(self, logs: Iterable[int]) -> None:
+        """Forgets logs that are gone, if they were there."""
+        for log in logs:
+            for column in (self._names, self._next, self._floors, self._stored):
+                column.pop(log, None)
+
+
 @dataclass(slots=True)
 class CursorState:
     log: int

@@ -23,7 +23,7 @@ from stompbox.store.base import (
     StoredCursor,
     StoredLog,
 )
-from stompbox.store.changes import CursorState, LogState, Named, Written, encoded, moved, still_counted
+from stompbox.store.changes import CursorState, LogStates, Named, Written, encoded, moved, still_counted
 from stompbox.store.chunks import ChunkHead
 from stompbox.store.overflow import Blob, Overflow
 from stompbox.store.spool import Spool
@@ -108,7 +108,7 @@ class MemoryStore:
         self._chunk_bytes = chunk_bytes
         self._overflow = overflow
         self._turn = Lock()
-        self._logs: dict[int, LogState] = {}
+        self._logs = LogStates()
         self._chunks: dict[int, _Chunks] = {}
         self._cursors: dict[int, CursorState] = {}
         self._delivered: dict[int, list[Delivered]] = {}
@@ -151,8 +151,8 @@ class MemoryStore:
             for log in commit.trims:
                 if log in self._logs:
                     self._chunks[log].trim(self._logs[log].floor)
+            self._logs.drop(commit.dropped_logs)
             for log in commit.dropped_logs:
-                self._logs.pop(log, None)
                 self._chunks.pop(log, None)
             if self._held or self._names.counts or written.named:
                 self._name(commit, written)

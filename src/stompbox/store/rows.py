@@ -163,7 +163,7 @@ class Rows:
         )
         return len(packed)
 
-    def fold(self, changes: Changes, logs: dict[int, LogState]) -> None:
+    def fold(self, changes: Changes, logs: Mapping[int, LogState]) -> None:
         """Writes what all the changes came to into the rows of logs and cursors, and drops the changes."""
         self.put_logs((log, logs[log]) for log in changes.next.keys() | changes.floors.keys() if log in logs)
         found = (

@@ -29,7 +29,7 @@ from stompbox.errors import StoreError
 from stompbox.ranges import Ranges
 from stompbox.store import schema
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
-from stompbox.store.changes import Changes, CursorState, LogState, encoded, moved
+from stompbox.store.changes import Changes, CursorState, LogState, LogStates, encoded, moved
 from stompbox.store.check import Verifying, damaged_chunks, look_when_opening
 from stompbox.store.chunks import ChunkHead
 from stompbox.store.folder import DATABASE, lock_folder, make_file, naming, prepare_folder
@@ -172,11 +172,11 @@ class SqliteStore:
         self._row, self._size = self._db.execute(
             "SELECT coalesce(max(id), 0), coalesce(sum(length(data)), 0) FROM change"
         ).fetchone()
-        self._logs: dict[int, LogState] = {}
+        self._logs = LogStates()
         self._sweeping: dict[int, int] = {}  # logs with chunks below their floor -> the floor
         for log, state, oldest in self._rows.logs(self._unfolded):
             if state.floor != DROPPED:
-                self._logs[log] = state
+                self._logs.update({log: state})
             if state.floor == DROPPED or (oldest is not None and oldest <= state.floor):
                 self._sweeping[log] = state.floor
 
@@ -310,8 +310,8 @@ class SqliteStore:
 
     def _keep(self, commit: Commit, after: dict[int, LogState], sweeping: dict[int, int]) -> None:
         self._logs.update(after)
+        self._logs.drop(commit.dropped_logs)
         for log in commit.dropped_logs:
-            self._logs.pop(log, None)
             self._merging.forget(log)
         self._sweeping = sweeping
 
