@@ -10,6 +10,7 @@ the environment has Python begin otherwise than ours did, it is none, and there 
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -163,6 +164,9 @@ def main(asked: socket.socket) -> None:
     """Forks what is asked for, and tells how each has ended, until nobody asks any more; and is what was asked for in each copy."""
     for name in IMPORTED:
         importlib.import_module(name)
+    # what is here for good no copy looks through, and so has for itself, at each collection and at its end
+    gc.collect()
+    gc.freeze()
     copied = _forked(asked)
     if copied is not None:
         _become(copied)
