@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.ranges import Ranges
+from stompbox.ranges import Ranges, swept
 
 offsets = st.integers(0, 40)
 pairs = st.tuples(offsets, offsets)
@@ -91,3 +91,20 @@ def test_equality_and_repr() -> None:
     assert Ranges() != ()
     assert repr(Ranges([(1, 3), (7, 9)])) == "<Ranges 1..3 7..9>"
     assert repr(Ranges()) == "<Ranges none>"
+
+
+@given(st.lists(st.sets(st.integers(0, 19)), max_size=4))
+def test_sweeping_finds_who_takes_what(takers: list[set[int]]) -> None:
+    ranges = {
+        name: [(offset, offset + 1) for offset in sorted(offsets)] for name, offsets in enumerate(takers)
+    }
+    for entries in ranges.values():
+        for at in range(len(entries) - 1, 0, -1):  # ranges of one taker are apart
+            if entries[at - 1][1] == entries[at][0]:
+                entries[at - 1 : at + 1] = [(entries[at - 1][0], entries[at][1])]
+    parts = list(swept(0, 20, ranges))
+    assert [first for first, _, _ in parts] == [0, *[stop for _, stop, _ in parts[:-1]]], "no gap"
+    assert parts[-1][1] == 20
+    for first, stop, names in parts:
+        for offset in range(first, stop):
+            assert names == {name for name, offsets in enumerate(takers) if offset in offsets}

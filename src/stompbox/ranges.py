@@ -1,14 +1,16 @@
 """Sets of offsets as sorted, disjoint half-open ranges: what a cursor has acknowledged.
 
 `Ranges` is what acknowledgements are, in memory and on disk: a message costs nothing, a gap costs two integers.
+`swept` says of several sets what lies in which of them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeVar
 
+T = TypeVar("T")
 _NONE: Final[list[int]] = []  # of all sets without a range; nobody ever adds to it
 
 
@@ -119,3 +121,21 @@ class Ranges:
 
     def __repr__(self) -> str:
         return "<Ranges " + (" ".join(f"{a}..{b}" for a, b in self) or "none") + ">"
+
+
+def swept(
+    first: int, stop: int, taken: Mapping[T, Iterable[tuple[int, int]]]
+) -> Iterator[tuple[int, int, frozenset[T]]]:
+    """first .. stop-1 in parts, each with all whose ranges cover it; the ranges of each are apart from each other."""
+    edges: dict[int, list[T]] = {}  # by offset: who begins there, or ends
+    for taker, ranges in taken.items():
+        for pair in ranges:
+            for edge in pair:
+                edges.setdefault(edge, []).append(taker)
+    takers = frozenset(edges.pop(first, ()))
+    edges.pop(stop, None)
+    for edge in sorted(edges):
+        yield first, edge, takers
+        takers = takers.symmetric_difference(edges[edge])
+        first = edge
+    yield first, stop, takers

@@ -6,32 +6,13 @@ from functools import partial
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stompbox.broker.queues.consumer import AckMode, Consumer
-from stompbox.broker.queues.lanes import swept
+from stompbox.broker.queues.lanes import KNOWN, WIDE
 from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting
 from tests.broker.test_very_many import lines
 from tests.broker.world import Got, World
-
-
-@given(st.lists(st.sets(st.integers(0, 19)), max_size=4))
-def test_sweeping_finds_who_takes_what(takers: list[set[int]]) -> None:
-    ranges = {
-        name: [(offset, offset + 1) for offset in sorted(offsets)] for name, offsets in enumerate(takers)
-    }
-    for entries in ranges.values():
-        for at in range(len(entries) - 1, 0, -1):  # ranges of one taker are apart
-            if entries[at - 1][1] == entries[at][0]:
-                entries[at - 1 : at + 1] = [(entries[at - 1][0], entries[at][1])]
-    parts = list(swept(0, 20, ranges))
-    assert [first for first, _, _ in parts] == [0, *[stop for _, stop, _ in parts[:-1]]], "no gap"
-    assert parts[-1][1] == 20
-    for first, stop, names in parts:
-        for offset in range(first, stop):
-            assert names == {name for name, offsets in enumerate(takers) if offset in offsets}
 
 
 def test_each_consumer_gets_what_its_selector_takes() -> None:
@@ -285,3 +266,42 @@ def test_who_comes_to_very_many_lanes_does_not_walk_through_them() -> None:
         assert world.queue("q").count == (1 << bits) - 1
         assert not world.queue("q").backlog.unsorted, "nothing is kept of how they were sorted before"
     assert found[1] < 3 * found[0], found
+
+
+# Very many selectors
+
+
+def test_a_message_that_very_many_selectors_take_costs_each_of_them_once() -> None:
+    world, taken, count = World(portion=200), [], 4 * WIDE
+    for number in range(count):
+        world.on_queue(world.consumer(f"c{number}", prefetch=1, selector=f"n <> {number}"), "q")
+    steps = world.queue("q").backlog.steps + KNOWN * count
+    for _ in range(2):
+        world.engine.work.begin()
+        taken.append(lines(partial(world.send, "q", b"x", headers={"n": "-1"})))
+        while len(world.engine.later):
+            taken.append(lines(partial(world.engine.dispatch_rest, lambda: False)))
+    assert len(world.out()) == 2
+    assert len(taken) < 1.2 * (2 * steps / 200), "nobody looks in each portion at those that were asked"
+    assert max(taken) < 10 * count, "in no step the lane is noted for each of them"
+
+
+def test_whoever_takes_from_a_lane_of_very_many_gets_all_in_order() -> None:
+    world = World(portion=500)
+    selectors = [f"n <> {number}" for number in range(WIDE + 2)]
+    consumers = {
+        name: world.on_queue(world.consumer(name, prefetch=0, selector=text, session=1), "q")
+        for name, text in [*[(f"c{n}", text) for n, text in enumerate(selectors)], ("all", "")]
+    }
+    for number in range(3 * len(consumers)):  # n = 5: one lane of WIDE + 1, else of WIDE + 2
+        world.send("q", b"%d" % number, headers={"n": "5" if number % 3 else "-1"})
+    latest, count = {}, 0
+    while got := world.settle():
+        for one in got:
+            assert one.offset > latest.get(one.consumer, -1)
+            assert one.consumer != "c5" or one.headers["n"] == "-1"
+            latest[one.consumer] = one.offset
+            world.ack(consumers[one.consumer], one)
+        count += len(got)
+    assert count == 3 * len(consumers)
+    assert world.queue("q").count == 0

@@ -16,7 +16,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.queues import matching, paging
-from stompbox.broker.queues.lanes import swept
 from stompbox.broker.queues.matching import (
     COMBINATIONS,
     OfShape,
@@ -31,7 +30,7 @@ from stompbox.broker.queues.matching import (
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import MESSAGE
 from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, Run, Shape
-from stompbox.ranges import Ranges
+from stompbox.ranges import Ranges, swept
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:

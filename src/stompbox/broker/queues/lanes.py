@@ -11,25 +11,27 @@ Each selector has a number, by when it came to the queue. So one number says whi
 nothing about the others. The name of a lane may have selectors in it that have left: nobody takes its messages for their sake.
 
 A queue may have a lane for each message: of twenty selectors each takes some of them. So nobody looks through the lanes. Each selector
-has an `Order` of the lanes whose messages it takes, and finds in it the next one (order.py).
+has an `Order` of the lanes whose messages it takes, and finds in it the next one (order.py). A lane of very many selectors is in the
+order of none: there are few of these (places.py), and each stands for itself where the next one is looked for.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.backlog import Backlog, Left
 from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.expiry import Expiring
-from stompbox.broker.queues.order import Head, Order, Unsorted, noted
+from stompbox.broker.queues.order import Asked, Head, Order, Unsorted, noted
 from stompbox.broker.queues.places import EMPTY, SWEPT, Places
 from stompbox.broker.queues.roundrobin import RoundRobin
-from stompbox.broker.work import MESSAGE
+from stompbox.broker.work import LOOK, MESSAGE
+from stompbox.ranges import swept
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
@@ -64,29 +66,11 @@ class Address(Protocol):
 Lane = frozenset[Selector] | Binding
 Key = Selector | Binding | frozenset[Selector] | None
 NONE: Final[frozenset[Selector]] = frozenset()
+WIDE: Final = 256  # selectors; a lane of more is not in the order of each: who looks for the first one looks at all such lanes
 LANES: Final = 256  # beyond, those that are empty are forgotten: who makes one looks at the next LOOKED
 LOOKED: Final = 2
+KNOWN: Final = LOOK // 2  # steps that asking a selector takes whose answer is known already
 _HEAD: Final = itemgetter(0)
-
-T = TypeVar("T")
-
-
-def swept(
-    first: int, stop: int, taken: Mapping[T, Iterable[tuple[int, int]]]
-) -> Iterator[tuple[int, int, frozenset[T]]]:
-    """first .. stop-1 in parts, each with all whose ranges cover it; the ranges of each are apart from each other."""
-    edges: dict[int, list[T]] = {}  # by offset: who begins there, or ends
-    for taker, ranges in taken.items():
-        for pair in ranges:
-            for edge in pair:
-                edges.setdefault(edge, []).append(taker)
-    takers = frozenset(edges.pop(first, ()))
-    edges.pop(stop, None)
-    for edge in sorted(edges):
-        yield first, edge, takers
-        takers = takers.symmetric_difference(edges[edge])
-        first = edge
-    yield first, stop, takers
 
 
 class Lanes:
@@ -94,7 +78,7 @@ class Lanes:
 
     __slots__ = (
         "_filled", "_in_order", "_last", "_looking", "_not_asked", "_numbers", "_orders", "_others", "_owing", "_own_order",
-        "_places", "_searching", "_size", "_steps", "_to_look", "_to_sort", "_uses", "address", "by_lane", "by_owner", "common",
+        "_places", "_searching", "_size", "_steps", "_to_look", "_to_sort", "_uses", "_wide", "address", "by_lane", "by_owner", "common",
         "expiring", "is_heavy", "is_ranked", "places", "queue", "selectors", "steps", "unsorted",
     )  # fmt: skip
 
@@ -124,6 +108,7 @@ class Lanes:
         self._not_asked: Unsorted | None = None  # of `unsorted`, which no selector was asked about
         # of the lanes but the common one, by who takes from them
         self._orders: dict[Selector | None, Order] = {}
+        self._wide: dict[frozenset[Selector], None] = {}  # those that have something
         self._own_order: Order = Order()  # of those of consumers of their own
         self._owing: dict[Binding, None] = {}  # those of these consumers for whom something waits there
         self._size = self._others = 0  # of all but the common one
@@ -177,6 +162,9 @@ class Lanes:
             self._owing[lane] = self._filled[lane] = None
             return
         self._orders.setdefault(None, Order()).note(lane, head)
+        if len(lane) > WIDE:
+            self._wide[lane] = None
+            return
         for selector in lane:
             if selector in self.selectors:
                 self._orders.setdefault(selector, Order()).note(lane, head)
@@ -194,7 +182,7 @@ class Lanes:
             return
         del self.by_lane[NONE]
         left = Unsorted(self.by_lane, Order(), past=self._orders.values(), places=self.places.retire())
-        self.by_lane, self._places, self._orders = {NONE: self.common}, deque(), {}
+        self.by_lane, self._places, self._orders, self._wide = {NONE: self.common}, deque(), {}, {}
         self._to_be_sorted(left)
 
     def _forget_empty(self, most: int = LOOKED) -> None:
@@ -207,7 +195,8 @@ class Lanes:
                 continue
             del self.by_lane[lane]
             self.places.forget(lane)
-            for key in (None, *lane):
+            self._wide.pop(lane, None)
+            for key in (None, *lane) if len(lane) <= WIDE else (None,):
                 order = self._orders.get(key)
                 if order is not None:
                     order.forget(lane)
@@ -305,14 +294,16 @@ class Lanes:
 
     def firsts(self) -> list[tuple[Head, Lane, Key]]:
         """What `first` says of each who takes from lanes: those without selector (None), each selector, and consumers with lanes of their
-        own; the common lane has a key of its own. Who finds nothing is not looked at again."""
-        found: list[tuple[Head, Lane, Key]] = [(self.common.head, NONE, NONE)] if self.common.count else []
-        for key in [*self._orders, *self._owing]:
+        own; the common lane and each of the WIDE ones have keys of their own. Who finds nothing is not looked at again."""
+        found: list[tuple[Head, Lane, Key]] = []
+        for key in [NONE, *self._wide, *self._orders, *self._owing]:
             first = self.first(key)
             if first is not None:
                 found.append((first[0], first[1], key))
             elif isinstance(key, Binding):
                 del self._owing[key]
+            elif isinstance(key, frozenset):
+                self._wide.pop(key, None)
             else:
                 del self._orders[key]
         return found
@@ -320,7 +311,8 @@ class Lanes:
     def first(self, key: Key) -> tuple[Head, Lane] | None:
         """The lane that gives something first to those of a key, with what sorts it into the order in which it goes out."""
         if isinstance(key, frozenset):
-            return (self.common.head, NONE) if self.common.count else None
+            backlog = self.by_lane.get(key)
+            return None if backlog is None or not backlog.count else (backlog.head, key)
         if isinstance(key, Binding):
             head = self.by_owner[key].first_head if key in self.by_owner else None
             return None if head is None else (head, key)
@@ -430,41 +422,46 @@ class Lanes:
         if front is not segment:
             self._unpop(backlog, segment)
         left.took(lane)
-        known = lane.intersection(self.selectors) if lane else NONE
+        asked = lane if isinstance(lane, Asked) else Asked(list(lane))
         if self.is_heavy or (self._searching and self._is_long(front)):
-            self._sort_one(front, left.asked, known)
+            self._sort_one(front, left.asked, asked)
             return
+        known = self._known(asked)
         for takers, part in self.parted(front, self._in_order[bisect_right(self._numbers, left.asked) :]):
             self._insert(takers | known, part)
+
+    def _known(self, asked: Asked) -> frozenset[Selector]:
+        """The lane of those that take it and are still there."""
+        return frozenset([selector for selector in asked.takers if selector in self.selectors])
 
     def _is_long(self, message: Segment) -> bool:
         return any(self.address.is_long(selector, message) for selector in self._in_order)
 
-    def _sort_one(self, message: Segment, asked: int, known: frozenset[Selector]) -> None:
-        """Asks as many selectors about one message as there is work left for, and remembers which. It stays the oldest."""
+    def _sort_one(self, message: Segment, number: int, asked: Asked) -> None:
+        """Asks as many selectors about one message as there is work left for, those beyond this number, and remembers which. It stays the
+        oldest."""
         work = self.address.engine.work
-        at = bisect_right(self._numbers, asked)
-        takers: list[Selector] = []
+        at = bisect_right(self._numbers, number)
         while at < len(self._in_order):
             selector = self._in_order[at]
             if not self.address.is_answered(selector, message, self.queue):
                 break
             at += 1
+            work.spend(KNOWN)
             if self.address.wanted_of(selector, message, self.queue):
-                takers.append(selector)
+                asked.takers.append(selector)
             if work.is_late:
                 break
-        known = known.union(takers)
-        work.spend(len(known) // 4)
         if at < len(self._in_order):
             backlog = self._backlog()
             backlog.push(message)
-            by_lane = {known: backlog}
+            by_lane = {asked: backlog}
             self._to_be_sorted(Unsorted(by_lane, noted(by_lane), asked=self._numbers[at - 1] if at else 0))
             self._size += message.cost
             self._others += len(message)
             return
-        self._insert(known, message)
+        work.spend(len(asked.takers) // 4)
+        self._insert(self._known(asked), message)
 
     def _insert(self, lane: Lane, segment: Segment) -> None:
         backlog = self.lane(lane)
@@ -531,7 +528,7 @@ class Lanes:
             if self.common.count:
                 left.note(NONE)
             self.common = self._backlog()
-            self.by_lane, self._places, self._orders = {NONE: self.common}, deque(), {}
+            self.by_lane, self._places, self._orders, self._wide = {NONE: self.common}, deque(), {}, {}
             self._to_be_sorted(left)
         if self.unsorted:
             self._later()
@@ -578,6 +575,7 @@ class Lanes:
         found = [segment for backlog in self._backlogs() for segment in backlog.clear()]
         self._size = self._others = 0
         self._orders.clear()
+        self._wide.clear()
         self.unsorted.clear()
         self._not_asked = None
         return found

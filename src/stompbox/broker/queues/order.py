@@ -15,6 +15,7 @@ from stompbox.broker import sweeping
 if TYPE_CHECKING:
     from stompbox.broker.queues.backlog import Backlog
     from stompbox.broker.queues.places import Places
+    from stompbox.selectors import Selector
 
 Head = tuple[int, int]
 """Sorts backlogs by what they would give next: (-priority, offset)."""
@@ -159,6 +160,19 @@ class Unsorted:
 
     def __repr__(self) -> str:
         return f"<Unsorted {len(self.by_lane)} lanes>"
+
+
+class Asked:
+    """Stands for the lane of one message that not all selectors were asked about yet: those that take it, as far as they were. Each portion
+    adds its own, and nobody looks at the others: of ten thousand selectors that all take it each is taken up once."""
+
+    __slots__ = ("takers",)
+
+    def __init__(self, takers: list[Selector]) -> None:
+        self.takers = takers
+
+    def __repr__(self) -> str:
+        return f"<Asked: {len(self.takers)} take it>"
 
 
 def noted(by_lane: dict[Any, Backlog]) -> Order:
