@@ -26,6 +26,7 @@ log = logging.getLogger("stompbox.connection")
 
 END: Final = b"\0\n"
 PORTION: Final = 64 << 10  # bytes of a long answer in one turn of the loop: about 30 us
+SHOWN: Final = 2 << 10  # bytes of what is said to a client whose frames are logged, each of which takes 60 us
 STREAM: Final = 1 << 10  # octets of memory that a large message takes while it waits for its turn, at a guess
 GRACE: Final = 5.0  # seconds in which a connection that ends may take the rest of a frame
 
@@ -89,10 +90,10 @@ class Whole(Stream):
 class Portions(Stream):
     """A frame that is in memory, `pieces` joined: its portions are not asked of the store, they wait for the next turn of the loop."""
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
+    def __init__(self, pieces: Sequence[bytes], portion: int = PORTION) -> None:
         self.left = self.kept = sum(map(len, pieces))
         self.is_reading = False
-        self._portions = _portions(pieces)
+        self._portions = _portions(pieces, portion)
         self.ready = next(self._portions)
 
     def go_on(self) -> None:
@@ -104,9 +105,9 @@ class Portions(Stream):
         return data
 
 
-def _portions(pieces: Sequence[bytes]) -> Iterator[bytes]:
+def _portions(pieces: Sequence[bytes], portion: int) -> Iterator[bytes]:
     gathered: list[memoryview] = []
-    room = PORTION
+    room = portion
     for piece in pieces:
         rest = memoryview(piece)
         while rest:
@@ -115,7 +116,7 @@ def _portions(pieces: Sequence[bytes]) -> Iterator[bytes]:
             room -= len(part)
             if not room:
                 yield b"".join(gathered)
-                gathered, room = [], PORTION
+                gathered, room = [], portion
     if gathered:
         yield b"".join(gathered)
 
@@ -132,6 +133,9 @@ class Outgoing:
     def add(self, stream: Stream) -> None:
         """Puts a stream behind all that was said before."""
         self.follow(self.connection.out)
+        self._append(stream)
+
+    def _append(self, stream: Stream) -> None:
         self.items.append(stream)
         self._streamed += stream.kept
 
@@ -142,6 +146,9 @@ class Outgoing:
 
     def follow(self, out: list[bytes]) -> None:
         """Takes over what was said behind the stream."""
+        if self.connection.frames is not None and sum(map(len, out)) > SHOWN:
+            self._append(Portions([b"".join(out)], SHOWN))
+            out.clear()
         if out:
             self.items.append(b"".join(out))
             self.waiting += sum(map(len, out))

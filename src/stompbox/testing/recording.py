@@ -116,6 +116,9 @@ class Follower:
     def came(self, data: bytes) -> None:
         self._came = self._take("received", self._came, data)
 
+    def goes(self) -> None:
+        """It follows from the first octet on, so each frame begins where one ends."""
+
     def went(self, data: bytes) -> None:
         self._went = self._take("sent", self._went, data)
 

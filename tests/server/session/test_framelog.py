@@ -90,3 +90,24 @@ def test_what_one_read_has_brought_is_logged_in_turns(monkeypatch: pytest.Monkey
         most, before = max(most, len(logged) - before), len(logged)
     assert logged.count("IN") == 2000
     assert most < 500
+
+
+def test_what_very_much_is_said_to_a_client_is_logged_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each entry takes as long as twenty messages do that nobody looks at."""
+    logged: list[str] = []
+    monkeypatch.setattr(FrameLog, "_write", lambda _, way, *given: logged.append(way))
+    world = World()
+    client, sender = world.client(), world.client()
+    client.say(("SUBSCRIBE", {"id": "1", "destination": "/queue/q", "consumer-window-size": "-1"}))
+    world.broker.frames.add(Wish(By.CONNECTION, str(client.connection.session_id)))
+    sent = [b"%d" % number for number in range(2000)]
+    sender.socket.data_received(b"".join([b"SEND\ndestination:/queue/q\n\n%b\0" % body for body in sent]))
+    most = len(logged)
+    for _ in range(1000):
+        before = len(logged)
+        world.turn()
+        world.broker.flush()
+        most = max(most, len(logged) - before)
+    assert client.bodies() == sent
+    assert logged == ["OUT"] * len(sent)
+    assert most < 100

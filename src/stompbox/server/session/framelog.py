@@ -129,11 +129,14 @@ class FrameLog:
         for head, body, size in self._in.take(data):
             self._write("IN", head, body, size)
 
+    def goes(self) -> None:
+        """What goes out from here on begins with a frame."""
+        if self._out is None:
+            self._out = Frames()
+
     def went(self, data: bytes) -> None:
         if self._out is None:
-            if self.connection.outgoing is not None:
-                return
-            self._out = Frames()
+            return
         for head, body, size in self._out.take(data):
             is_refused = head.startswith(b"ERROR") and self.connection.is_ended
             if is_refused and self._in is not None and (begun := self._in.begun()) is not None:

@@ -17,7 +17,7 @@ from stompbox.broker.subscriptions.subscribers import start
 from stompbox.config import ListenerOptions
 from stompbox.errors import StoreError
 from stompbox.server.ledger import Account
-from stompbox.server.outgoing import Outgoing, Stream
+from stompbox.server.outgoing import SHOWN, Outgoing, Portions, Stream
 from stompbox.server.session.receipts import Pending, Receipts
 from stompbox.server.session.unread import Unread
 from stompbox.stomp import encode
@@ -96,6 +96,11 @@ class Writing(metaclass=ABCMeta):
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
             if self.frames is not None:
+                self.frames.goes()
+                if len(data) > SHOWN:
+                    self.stream(Portions([data], SHOWN))
+                    self.write_out()
+                    return
                 self.frames.went(data)
             self.transport.write(data)
             if self.pulse is not None:
