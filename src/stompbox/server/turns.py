@@ -9,6 +9,8 @@
 | frames of WebSocket (transport/websocket.py)                  | TURN of them                | not read, in a Line          |
 | what the link of a front, or of a node, has brought (fronts/records.py) | SOME records, for PART | not read, until the next turn |
 | clients of a front that are not read, or do not read (fronts/relay.py) | SOME of them        | the others                   |
+| clients of a front that are read again (fronts/relay.py)      | AGAIN of them               | the others                   |
+| what is said to a client whose frames are logged (outgoing.py) | SHOWN octets               | the rest of it               |
 | a SEND to very many subscriptions (broker/addresses/fanout.py)          | some of them                | the rest of the frame        |
 | SUBSCRIBE to a wildcard                                       | some of what it covers      | the rest of the frame        |
 | a reload (reloading.py)                                       | a connection, an address    | the others                   |

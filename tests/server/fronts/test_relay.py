@@ -12,7 +12,7 @@ from stompbox.config.listener import parse_listener
 from stompbox.server.fronts.link import SIGNS, WINDOW, Kind
 from stompbox.server.fronts.records import HEAD, PART, Records
 from stompbox.server.fronts.records import SOME as SOME_RECORDS
-from stompbox.server.fronts.relay import GATHERED, SOME, Front
+from stompbox.server.fronts.relay import AGAIN, GATHERED, SOME, Front
 from tests.server.turning import Loop
 
 
@@ -183,6 +183,28 @@ def test_no_more_is_read_of_many_in_one_turn_than_a_front_may_gather() -> None:
     loop.turn()
     assert read() == 0
     front.link_drained()
+    assert all(web.is_read for web in webs)
+
+
+def test_very_many_clients_are_read_again_in_turns() -> None:
+    """A link that takes more once more held up all of a front, until each of thousands was read again."""
+    loop, wire = Loop(), Wire()
+    front = Front(cast(asyncio.AbstractEventLoop, loop))
+    front.connection_made(cast(asyncio.Transport, wire))
+    webs = [Web() for _ in range(3 * AGAIN)]
+    front.link_clogged()
+    for web in webs:
+        front.arrived(web.socket, 0, is_crowded=False)
+        front.client_of(parse_listener("tcp://127.0.0.1:0"), cast(Any, web), "192.0.2.7").look()
+    assert not any(web.is_read for web in webs)
+    front.link_drained()
+    assert sum([web.is_read for web in webs]) == AGAIN
+    front.link_clogged()
+    loop.turn()
+    assert sum([web.is_read for web in webs]) == AGAIN, "there is too much again"
+    front.link_drained()
+    for _ in range(3):
+        loop.turn()
     assert all(web.is_read for web in webs)
 
 

@@ -43,6 +43,7 @@ log = logging.getLogger("stompbox.fronts")
 
 LOOK: Final = 0.25  # seconds between two looks at clients that do not read, or are not read
 SOME: Final = 32  # of them that are looked at in one turn of the loop: half a millisecond
+AGAIN: Final = 256  # clients that are read again in one turn: a millisecond
 MUCH: Final = 1 << 20  # octets that wait to be passed on, beyond which no client is read
 # octets of all clients that were read and have not gone to the link, beyond which none is read
 GATHERED: Final = 8 << 20
@@ -124,8 +125,14 @@ class Front:
 
     def _read_on(self) -> None:
         choked, self.choked = self.choked, {}
-        for relay in choked:
+        self._read_again(list(choked))
+
+    def _read_again(self, choked: list[Relay]) -> None:
+        """AGAIN of them in each turn. Who is looked at when the link has too much to carry once more waits once more."""
+        for relay in choked[:AGAIN]:
             relay.look()
+        if len(choked) > AGAIN:
+            self.loop.call_soon(self._read_again, choked[AGAIN:])
 
     @property
     def is_clogged(self) -> bool:
