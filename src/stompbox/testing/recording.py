@@ -117,7 +117,7 @@ class Follower:
         self._came = self._take("received", self._came, data)
 
     def goes(self) -> None:
-        """It follows from the first octet on, so each frame begins where one ends."""
+        """Tells that a frame begins, which whoever follows from the first octet on knows."""
 
     def went(self, data: bytes) -> None:
         self._went = self._take("sent", self._went, data)

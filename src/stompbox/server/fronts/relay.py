@@ -128,7 +128,7 @@ class Front:
         self._read_again(list(choked))
 
     def _read_again(self, choked: list[Relay]) -> None:
-        """AGAIN of them in each turn. Who is looked at when the link has too much to carry once more waits once more."""
+        """Looks at AGAIN of those who were not read in each turn. Who finds the link full once more waits once more."""
         for relay in choked[:AGAIN]:
             relay.look()
         if len(choked) > AGAIN:
