@@ -1,4 +1,4 @@
-"""Brokers of tests as copies of one process that has imported what `stompbox serve` imports, which is most of the work of a start.
+"""Brokers and commands of tests as copies of one process that has imported what `stompbox serve` imports, which is most of their work.
 
 That process belongs to this one and ends with it. It only ever imports and forks: a copy gets the arguments, the environment, the
 folder and the streams that a process of its own would have, and is `stompbox` from its first line on.
@@ -19,7 +19,9 @@ import selectors
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +70,14 @@ class Forked(subprocess.Popen[bytes]):
     """`python -m stompbox` with these arguments. What is asked of a process that one has started can be asked of it."""
 
     def __init__(
-        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stderr: IO[bytes]
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        stderr: IO[bytes],
+        stdin: IO[bytes] | None = None,
     ) -> None:
+        """Without `stdin` there is nothing to read."""
         self.args = [sys.executable, "-m", "stompbox", *arguments]
         self.stdin = self.stderr = None
         self.returncode: int | None = None
@@ -79,7 +87,8 @@ class Forked(subprocess.Popen[bytes]):
         self.stdout = os.fdopen(reading, "rb")
         with theirs, open(os.devnull, "rb") as nothing:
             try:
-                _first().ask(request, (nothing.fileno(), writing, stderr.fileno(), theirs.fileno()))
+                given = nothing if stdin is None else stdin
+                _first().ask(request, (given.fileno(), writing, stderr.fileno(), theirs.fileno()))
             finally:
                 os.close(writing)
         told = self._ends.recv(LENGTH)
@@ -114,11 +123,55 @@ class Forked(subprocess.Popen[bytes]):
         return self.returncode
 
     def communicate(self, *_: object, **__: object) -> tuple[bytes, bytes]:
-        raise AssertionError("brokers are talked to over their sockets")
+        raise AssertionError("brokers are talked to over their sockets, and commands are run")
+
+
+def run(
+    *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None, within: float = 60.0
+) -> subprocess.CompletedProcess[bytes]:
+    """What `stompbox` with these arguments says and ends with, given this on its stdin, in the environment of this process where there
+    is no other. A copy where that is possible, else a process of its own. Raises subprocess.TimeoutExpired after so many seconds."""
+    environment = os.environ if environment is None else environment
+    if not is_possible(environment):
+        command = [sys.executable, "-m", "stompbox", *arguments]
+        return subprocess.run(
+            command, input=given, capture_output=True, timeout=within, check=False, env=environment
+        )
+    reading, writing = os.pipe()
+    with ThreadPoolExecutor(2) as threads, tempfile.TemporaryFile() as said:
+        with os.fdopen(reading, "rb") as stdin:
+            try:
+                process = Forked(arguments, Path.cwd(), environment, said, stdin)
+            except BaseException:
+                os.close(writing)
+                raise
+        threads.submit(_fill, writing, given)
+        assert process.stdout is not None
+        with process.stdout:
+            printed = threads.submit(process.stdout.read)
+            try:
+                code = process.wait(within)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+            finally:
+                printed.exception()  # closed once all is read
+        said.seek(0)
+        return subprocess.CompletedProcess(process.args, code, printed.result(), said.read())
+
+
+def text(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:
+    """The same, with what it said as text."""
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def _fill(pipe: int, octets: bytes) -> None:
+    with suppress(BrokenPipeError), os.fdopen(pipe, "wb") as given:  # nobody need read it
+        given.write(octets)
 
 
 class First:
-    """The process that brokers are copied from."""
+    """The process that brokers and commands are copied from."""
 
     def __init__(self) -> None:
         self.environment: Final = _early(os.environ)

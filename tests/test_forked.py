@@ -117,3 +117,25 @@ def test_what_is_imported_ahead_is_what_each_start_imports(tmp_path: Path) -> No
     assert "already in use" in started.stderr
     imported = {line.rpartition("|")[2].strip() for line in started.stderr.splitlines() if "|" in line}
     assert set(done.stdout.split()) - imported == {"stompbox.cli.serve"}  # by its name, which is not told
+
+
+def test_a_command_is_given_told_and_ends_as_one_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wrong.toml").write_text("dat = 1\n")
+    commands = (("--version",), ("config", "check", "wrong.toml"), ("user", "hash"))
+    told = [forked.run(*words, given=b"geheim\n") for words in commands]
+    with monkeypatch.context() as here:
+        here.setattr(forked, "is_possible", lambda _: False)
+        own = [forked.run(*words, given=b"geheim\n") for words in commands]
+    for copied, each in zip(told, own, strict=True):
+        assert (copied.args, copied.returncode, copied.stderr) == (each.args, each.returncode, each.stderr)
+    assert told[0].stdout == own[0].stdout != b""
+    assert told[1].returncode and b"dat" in told[1].stdout + told[1].stderr
+    assert told[2].stdout and not told[2].returncode
+
+
+def test_a_command_that_does_not_end_in_time_is_ended() -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        forked.run("serve", *WORDS, within=0.01)

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from stompbox.cli.asking import plain, span
 from stompbox.message import Run, Shape
 from stompbox.store.chunks import encode
+from tests import forked
 from tests.admin.conftest import PLACES
 from tests.admin.test_access import USERS
 from tests.admin.test_views import request
@@ -33,15 +33,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def stompbox(served: Served, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """With the addresses of the broker in the environment."""
     places = {"STOMPBOX_URL": f"stomp://127.0.0.1:{served.port}", "STOMPBOX_ADMIN_URL": served.admin}
-    command = [sys.executable, "-m", "stompbox", *arguments]
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **places, **environment},
-    )
+    return forked.text(forked.run(*arguments, environment={**os.environ, **places, **environment}))
 
 
 def printed(served: Served, *arguments: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.conftest import Serve, Served
 from tests.system.plain import Plain
 
@@ -39,16 +40,7 @@ def served(serve: Serve, tmp_path: Path) -> Served:
 @pytest.fixture
 def replay(served: Served) -> Callable[..., subprocess.CompletedProcess[bytes]]:
     def call(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-        command = [
-            sys.executable,
-            "-m",
-            "stompbox",
-            "replay",
-            *arguments,
-            "--url",
-            f"stomp://127.0.0.1:{served.port}",
-        ]
-        return subprocess.run(command, capture_output=True, timeout=60, check=False)
+        return forked.run("replay", *arguments, "--url", f"stomp://127.0.0.1:{served.port}")
 
     return call
 

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 
 from stompbox.cli.overview import COMMANDS
+from tests import forked
 from tests.conftest import Serve
 
 
 def stompbox(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "stompbox", *arguments],
-        input=given,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    return forked.run(*arguments, given=given)
 
 
 @pytest.fixture

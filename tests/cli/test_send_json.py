@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 
+from tests import forked
 from tests.cli.test_operating import served
 from tests.conftest import Served
 from tests.system.plain import Plain
@@ -18,10 +18,7 @@ __all__ = ("served",)
 
 def stompbox(served: Served, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "STOMPBOX_URL": f"stomp://127.0.0.1:{served.port}"}
-    command = [sys.executable, "-m", "stompbox", *arguments]
-    return subprocess.run(
-        command, input=given, capture_output=True, text=True, timeout=60, check=False, env=environment
-    )
+    return forked.text(forked.run(*arguments, given=given.encode(), environment=environment))
 
 
 def test_json_goes_round(served: Served) -> None:
