@@ -34,6 +34,7 @@ from stompbox.commitlog.opening import open_log
 from stompbox.commitlog.replicated import Applier, Local
 from stompbox.errors import StompboxError
 from stompbox.store.folderstore import FolderStore
+from tests import forked
 from tests.commitlog.nodes import content
 from tests.commitlog.proxy import Proxy
 from tests.crash.chatter import Chatter
@@ -95,11 +96,15 @@ class NodeProcess:
             toml += f'[[user]]\nname = "{USER}"\npassword = "{USER}"\n'
         (self.folder / "stompbox.toml").write_text(toml)
         with (self.folder / "log").open("ab") as stderr:
-            program = [JUMPING, str(self.clock)] if self.may_jump else ["-m", "stompbox"]
-            self.process = subprocess.Popen(
-                [*self._prefix, sys.executable, *program, "serve", "--config", str(self.folder / "stompbox.toml")],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, cwd=self.folder,
-            )  # fmt: skip
+            words = ["serve", "--config", str(self.folder / "stompbox.toml")]
+            if self.may_jump or self.host is not None or not forked.is_possible(os.environ):
+                program = [JUMPING, str(self.clock)] if self.may_jump else ["-m", "stompbox"]
+                self.process = subprocess.Popen(
+                    [*self._prefix, sys.executable, *program, *words],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, cwd=self.folder,
+                )  # fmt: skip
+            else:
+                self.process = forked.Forked(words, self.folder, os.environ, stderr)
         assert self.process.stdout is not None
         listening = []
         for line in self.process.stdout:
@@ -180,8 +185,7 @@ class NodeProcess:
     def command(self, *words: str) -> str:
         """What `stompbox cluster` prints, asked of this node."""
         admin = self.admin if self.host is None else f"http://{USER}:{USER}@{self.admin}"
-        line = [sys.executable, "-m", "stompbox", "cluster", *words, "--admin", admin]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+        done = forked.text(forked.run("cluster", *words, "--admin", admin))
         return done.stdout + done.stderr
 
 
