@@ -39,6 +39,13 @@ def test_the_first_commit_tells_of_the_log() -> None:
     assert given(log).runs == {}, "each run once"
 
 
+def test_logs_that_reserve_the_same_offsets_have_one_number_for_it() -> None:
+    one, other = log_with(), log_with()
+    one.next = other.next = 3
+    assert given(one).next_offsets == given(other).next_offsets == {1: RESERVE + 3}
+    assert one.reserved is other.reserved
+
+
 def test_what_nobody_needs_any_more_is_not_written() -> None:
     log = log_with(3)
     appended(log, 3)

@@ -93,7 +93,7 @@ class Address:
         self._own: dict[str, AddressSettings] = NONE  # the settings of those
         self._timed: dict[str, None] = NONE  # those of them whose settings say when messages expire
         self.rules = rules_of(settings)  # of all other queues
-        self.version = object()  # another one whenever the queues change
+        self.version = object()  # another one whenever the queues change, and there are plans
         self._plans = _NO_PLANS  # those of this version; shapes have them
         self._most_plans = FEW_PLANS
         self.only: Queue | None = None  # the one anycast queue, when there is nothing else to think of
@@ -299,11 +299,12 @@ class Address:
 
     def look_again(self) -> None:
         """Queues or diverts have changed: is there only one queue that all messages go to?"""
-        self.version = object()
-        for known in self._plans:  # a shape may be remembered for long, but not who was subscribed once
-            if (plan := known()) is not None:
-                self.engine.plans.forget(plan)
-        self._plans = _NO_PLANS
+        if self._plans:  # else nobody knows this version
+            self.version = object()
+            for known in self._plans:  # a shape may be remembered for long, but not who was subscribed once
+                if (plan := known()) is not None:
+                    self.engine.plans.forget(plan)
+            self._plans = _NO_PLANS
         self.is_timed = bool(self._timed) or is_ruled(self.settings)
         self.only = None
         is_watched = self.is_read or self.log.is_kept or self.limits is not None or self.unjoined is not None

@@ -6,6 +6,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
 from typing import Final
@@ -33,8 +34,8 @@ class Log:
     """Offsets are dense in memory; in the store there are gaps where nobody needed the messages."""
 
     __slots__ = (
-        "_before", "committed", "cursors", "firm", "first", "flying", "has_readers", "id", "incarnations",
-        "is_known", "is_retained", "keeps", "name", "next", "offered", "pending", "reserved", "retention",
+        "_reserved_before", "_stored_before", "_trimmed_before", "committed", "cursors", "firm", "first", "flying", "has_readers",
+        "id", "incarnations", "is_known", "is_retained", "keeps", "name", "next", "offered", "pending", "reserved", "retention",
         "shown", "stored", "trimmed", "unshown", "unused",
     )  # fmt: skip
 
@@ -65,7 +66,8 @@ class Log:
         self.firm = next  # after the last message that must outlive a loss of power
         self.pending = _NO_RUNS  # for the next commit
         self.flying = _NO_RUNS  # what was pending for the commit that the disk works on
-        self._before = (next, self.reserved, first)  # stored, reserved and trimmed before that commit
+        # what these were before that commit. No tuple: a new one of each log that a commit takes would lie between what is young
+        self._stored_before, self._reserved_before, self._trimmed_before = next, self.reserved, first
         self.unused = Ranges()  # offsets that no message will have: reserved before a restart (recovery.py)
         self.cursors: dict[int, Cursor] = NONE  # those that hold messages back
         self.is_known = is_known  # the store has heard of it
@@ -154,7 +156,9 @@ class Log:
             self.flying = sorted(self.flying + self.pending, key=_FIRST)
         else:
             self.flying = self.pending
-            self._before = (self.stored, self.reserved, self.trimmed)
+            self._stored_before = self.stored
+            self._reserved_before = self.reserved
+            self._trimmed_before = self.trimmed
         self.pending = _NO_RUNS
         if runs:
             self._tell(commit)
@@ -168,7 +172,7 @@ class Log:
             self.reserved = max(self.reserved, self.firm)
         if self.next > self.reserved:
             self._tell(commit)
-            self.reserved = self.next + RESERVE
+            self.reserved = _reserved_from(self.next)
             commit.next_offsets[self.id] = self.reserved
         if low > self.trimmed and self.trimmed < self.stored:
             self.trimmed = min(low, self.stored)
@@ -241,7 +245,8 @@ class Log:
 
     def failed(self) -> None:
         """The commit that was given is not in the store: all of it waits for the next one."""
-        self.stored, self.reserved, self.trimmed = self._before
+        self.stored, self.reserved = self._stored_before, self._reserved_before
+        self.trimmed = self._trimmed_before
         for run in self.flying:
             run.is_logged = True
         self.flying, self.pending = _NO_RUNS, sorted(self.flying + self.pending, key=_FIRST)
@@ -275,6 +280,13 @@ class Log:
 
     def __repr__(self) -> str:
         return f"<Log {self.id} {self.name} {self.trimmed}..{self.next} committed={self.committed} pending={len(self.pending)}>"
+
+
+@lru_cache(256)
+def _reserved_from(next: int) -> int:
+    """Gives the offset up to which a log reserves them: of very many logs, which have few messages each, it is one number, and no object
+    for each that is made late and stays (server/trimming.py)."""
+    return next + RESERVE
 
 
 def _from(runs: list[Run], start: int) -> Iterator[Run]:
