@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from stompbox.broker.sparse import NONE, put, without
+import pytest
+
+from stompbox.broker.sparse import NONE, NOTHING, put, without
 
 
 def test_the_first_entry_makes_a_dictionary() -> None:
@@ -24,3 +26,19 @@ def test_what_is_not_there_need_not_go() -> None:
     assert without(there, "b") is there
     assert without(NONE, "b") is NONE
     assert there == {"a": 1}
+
+
+def test_what_all_share_takes_nothing() -> None:
+    empty, items = NONE, NOTHING
+    with pytest.raises(TypeError, match="takes nothing"):
+        empty["a"] = 1
+    with pytest.raises(TypeError, match="takes nothing"):
+        empty |= {"a": 1}
+    for add in (NOTHING.append, NOTHING.extend, NONE.update, NONE.setdefault):
+        with pytest.raises(TypeError, match="takes nothing"):
+            add([])
+    with pytest.raises(TypeError, match="takes nothing"):
+        NOTHING.insert(0, 1)
+    with pytest.raises(TypeError, match="takes nothing"):
+        items += [1]
+    assert (NONE, NOTHING) == ({}, [])

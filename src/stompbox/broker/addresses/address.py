@@ -24,7 +24,7 @@ from stompbox.broker.queues.matching import (
 )
 from stompbox.broker.queues.memory import Memory
 from stompbox.broker.queues.queue import Queue
-from stompbox.broker.sparse import NONE, put, without
+from stompbox.broker.sparse import NONE, NOTHING, put, without
 from stompbox.config.settings import AddressSettings
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST, Run
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 FEW_PLANS: Final = 16  # among which those that are gone are not looked for
-_NO_PLANS: Final[list[ref[Plan]]] = []  # of all addresses that have none; nobody ever adds to it
 
 
 class Address:
@@ -94,7 +93,7 @@ class Address:
         self._timed: dict[str, None] = NONE  # those of them whose settings say when messages expire
         self.rules = rules_of(settings)  # of all other queues
         self.version = object()  # another one whenever the queues change, and there are plans
-        self._plans = _NO_PLANS  # those of this version; shapes have them
+        self._plans: list[ref[Plan]] = NOTHING  # those of this version; shapes have them
         self._most_plans = FEW_PLANS
         self.only: Queue | None = None  # the one anycast queue, when there is nothing else to think of
         self.turn = 0
@@ -304,7 +303,7 @@ class Address:
             for known in self._plans:  # a shape may be remembered for long, but not who was subscribed once
                 if (plan := known()) is not None:
                     self.engine.plans.forget(plan)
-            self._plans = _NO_PLANS
+            self._plans = NOTHING
         self.is_timed = bool(self._timed) or is_ruled(self.settings)
         self.only = None
         is_watched = self.is_read or self.log.is_kept or self.limits is not None or self.unjoined is not None

@@ -13,14 +13,13 @@ from typing import Final
 
 from stompbox.broker.logs.cursor import FAR, Cursor
 from stompbox.broker.logs.retention import Retention
-from stompbox.broker.sparse import NONE, put, without
+from stompbox.broker.sparse import NONE, NOTHING, put, without
 from stompbox.incarnations import INCARNATIONS, Incarnations
 from stompbox.message import Run
 from stompbox.ranges import Ranges
 from stompbox.store.base import Commit
 
 _FIRST = attrgetter("first")
-_NO_RUNS: Final[list[Run]] = []  # of all logs that have none there; nobody ever adds to it
 
 # entries of the catalogue: of a log, offsets that no message will have (recovery.py)
 UNUSED: Final = "unused"
@@ -64,8 +63,8 @@ class Log:
         self.reserved = next if is_known else 0  # the store knows: never again below this
         self.trimmed = first
         self.firm = next  # after the last message that must outlive a loss of power
-        self.pending = _NO_RUNS  # for the next commit
-        self.flying = _NO_RUNS  # what was pending for the commit that the disk works on
+        self.pending: list[Run] = NOTHING  # for the next commit
+        self.flying: list[Run] = NOTHING  # what was pending for the commit that the disk works on
         # what these were before that commit. No tuple: a new one of each log that a commit takes would lie between what is young
         self._stored_before, self._reserved_before, self._trimmed_before = next, self.reserved, first
         self.unused = Ranges()  # offsets that no message will have: reserved before a restart (recovery.py)
@@ -159,7 +158,7 @@ class Log:
             self._stored_before = self.stored
             self._reserved_before = self.reserved
             self._trimmed_before = self.trimmed
-        self.pending = _NO_RUNS
+        self.pending = NOTHING
         if runs:
             self._tell(commit)
             given = commit.runs.get(self.id) if is_again else None
@@ -196,7 +195,7 @@ class Log:
             self.unshown += [run for run in self.flying if run.is_logged and run.first >= self.committed]
         else:
             self.shown = next
-        self.flying = _NO_RUNS
+        self.flying = NOTHING
         self.committed = next
 
     def begin_showing(self) -> None:
@@ -223,7 +222,7 @@ class Log:
 
     def leave(self) -> None:
         """The log is gone: nothing of it goes into a commit."""
-        self.pending = _NO_RUNS
+        self.pending = NOTHING
 
     def recall_unused(self, known: list[tuple[int, int]], reserved: tuple[int, int], first: int) -> Ranges:
         """Offsets that no message will have: those that were `reserved` before this restart, those of earlier ones, and all below
@@ -249,7 +248,7 @@ class Log:
         self.trimmed = self._trimmed_before
         for run in self.flying:
             run.is_logged = True
-        self.flying, self.pending = _NO_RUNS, sorted(self.flying + self.pending, key=_FIRST)
+        self.flying, self.pending = NOTHING, sorted(self.flying + self.pending, key=_FIRST)
 
     def forget_withdrawn(self) -> None:
         self.pending = [run for run in self.pending if not run.is_withdrawn]
