@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from stompbox.admin.access import may_see
 from stompbox.admin.endpoints import ON_BROKER, Text, naming, reading
-from stompbox.admin.listing import Field, Pieces, Steps, cutting, in_order, joined, listed, members, page_of
+from stompbox.admin.listing import Field, Pieces, cutting, in_order, joined, listed, members, page_of
 from stompbox.broker.addresses.destinations import require_short
 from stompbox.config.listing import content_of, masked
 from stompbox.config.matching import PatternTable, is_match
@@ -30,6 +30,7 @@ from stompbox.config.tables import PermissionTable
 from stompbox.config.toml import Path
 from stompbox.errors import NotPermitted
 from stompbox.security import ARGON2, Right
+from stompbox.selectors.steps import Steps
 
 if TYPE_CHECKING:
     from stompbox.admin.apirequest import ApiRequest

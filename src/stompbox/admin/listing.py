@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from inspect import iscoroutinefunction
 from itertools import chain
@@ -21,6 +21,7 @@ from starlette.responses import Response
 
 from stompbox.admin.endpoints import Choice, Number, Parameter, Text
 from stompbox.errors import IllegalFrame
+from stompbox.selectors.steps import Steps
 from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:
@@ -168,10 +169,6 @@ def joined(pieces: Iterable[bytes]) -> list[bytes]:
             found.append(b"".join(small))
             small, size = [], 0
     return [*found, b"".join(small)]
-
-
-Steps = Generator[None, None, T]
-"""Work that a request does in as many turns as it takes (Turns.taken)."""
 
 
 def _pieces(items: Sequence[T], view: Callable[[T], object]) -> Steps[list[bytes]]:

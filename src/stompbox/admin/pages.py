@@ -21,7 +21,6 @@ from stompbox.admin.listing import (
     MOST,
     PIECE,
     Field,
-    Steps,
     by_field,
     cutting,
     in_order,
@@ -60,6 +59,7 @@ from stompbox.broker.queues.queue import Queue
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.security import Right
 from stompbox.selectors import Selector, compile_selector
+from stompbox.selectors.steps import Steps
 from stompbox.server.requests.replies import in_turns
 
 if TYPE_CHECKING:

@@ -54,6 +54,39 @@ def test_what_nobody_needs_any_more_is_not_written() -> None:
     assert commit.runs == {1: [needed]}
 
 
+def test_nothing_is_left_to_be_read_of_what_was_done_with_before_it_was_stored() -> None:
+    log = log_with(0)
+    appended(log, 3)
+    given(log)
+    assert (log.oldest, log.committed) == (0, 0), "it is not there yet"
+    log.landed(3)
+    appended(log, 2)
+    log.cursors[0].acknowledge(0, 5)
+    given(log)
+    assert log.oldest == 3, "the store has those before"
+    log.landed(5)
+    assert (log.oldest, log.committed, log.next, log.stored) == (5, 5, 5, 3)
+    appended(log)
+    given(log)
+    late = appended(log)
+    log.landed(6)
+    assert (log.oldest, log.committed) == (5, 6)
+    log.cursors[0].acknowledge(5, 7)
+    given(log)
+    assert not late.is_logged
+    log.landed(7)
+    assert log.oldest == log.next == 7
+
+
+def test_nobody_is_told_that_what_he_has_not_read_is_gone() -> None:
+    """A reader of the log who came before it was known what would be stored: messages that are not persistent, and without takers."""
+    log = log_with(0)
+    log.next = 1
+    given(log)
+    log.landed(1)
+    assert (log.oldest, log.committed) == (0, 1)
+
+
 def test_what_the_log_has_is_not_stored_again_whoever_asks() -> None:
     log = log_with(0)
     run = appended(log, 2)

@@ -33,9 +33,9 @@ class Log:
     """Offsets are dense in memory; in the store there are gaps where nobody needed the messages."""
 
     __slots__ = (
-        "_reserved_before", "_stored_before", "_trimmed_before", "committed", "cursors", "firm", "first", "flying", "has_readers",
-        "id", "incarnations", "is_known", "is_retained", "keeps", "name", "next", "offered", "pending", "reserved", "retention",
-        "shown", "stored", "trimmed", "unshown", "unused",
+        "_low", "_passed", "_reserved_before", "_stored_before", "_trimmed_before", "committed", "cursors", "firm", "first",
+        "flying", "has_readers", "id", "incarnations", "is_known", "is_retained", "keeps", "name", "next", "offered", "pending",
+        "reserved", "retention", "shown", "stored", "trimmed", "unshown", "unused",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +63,9 @@ class Log:
         self.reserved = next if is_known else 0  # the store knows: never again below this
         self.trimmed = first
         self.firm = next  # after the last message that must outlive a loss of power
+        # nothing below is anywhere: it went from the store, or was done with before that had it; and what this will be when the commit that
+        # is under way has landed
+        self._passed = self._low = first
         self.pending: list[Run] = NOTHING  # for the next commit
         self.flying: list[Run] = NOTHING  # what was pending for the commit that the disk works on
         # what these were before that commit. No tuple: a new one of each log that a commit takes would lie between what is young
@@ -88,7 +91,7 @@ class Log:
     @property
     def oldest(self) -> int:
         """The lowest offset that may still be read."""
-        return min(self.trimmed, self.committed)
+        return max(self._passed, min(self.trimmed, self.committed))
 
     def low_water(self) -> int:
         """The offset below which no cursor needs anything."""
@@ -146,6 +149,7 @@ class Log:
         """Puts what is new into a commit: runs that somebody still needs, the next offset, what may be deleted. `now`: for retention.
         `is_again`: this commit was given something before."""
         low = self.kept_from(now)
+        self._low = low
         runs = self.pending
         if low and runs and runs[0].first < low:
             runs = [run for run in self.pending if run.stop > low]
@@ -197,6 +201,8 @@ class Log:
             self.shown = next
         self.flying = NOTHING
         self.committed = next
+        if self.trimmed >= self.stored and (not self.pending or self.pending[0].first >= next):
+            self._passed = max(self._passed, self._low)
 
     def begin_showing(self) -> None:
         """A consumer reads the log by offset from now on."""
