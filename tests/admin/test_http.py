@@ -281,6 +281,20 @@ def test_what_is_no_http_is_refused() -> None:
     assert played(after(b"CONNECT\naccept-version:1.2\n\n\0")).startswith(b"HTTP/1.1 400")
 
 
+@pytest.mark.parametrize("is_chunked_first", [False, True])
+def test_a_body_of_two_lengths_is_refused_and_what_is_behind_it_is_no_request(
+    *, is_chunked_first: bool
+) -> None:
+    lengths = [b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n"]
+    head = b"POST /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"".join(
+        lengths[:: -1 if is_chunked_first else 1]
+    )
+    found = played(after(head + b"\r\n0\r\n\r\n" + GOOD))
+    assert found.startswith(b"HTTP/1.1 400")
+    assert b"both Content-Length and Transfer-Encoding" in found
+    assert found.count(b"HTTP/1.1") == 1
+
+
 POST = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 

@@ -48,6 +48,7 @@ class Parser(h11.Connection):
         super().__init__(h11.SERVER, HEAD)
         self._rest = memoryview(b"")  # was read, and is not parsed yet
         self._left = EVENTS
+        self.wrong = ""  # with what was read
 
     def more(self) -> None:
         self._left = EVENTS
@@ -60,9 +61,18 @@ class Parser(h11.Connection):
         self._rest = memoryview(bytes(self._rest) + data)
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        try:
+            return self._next_event()
+        except h11.RemoteProtocolError as error:
+            self.wrong = str(error)
+            raise
+
+    def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         while self._left > 0:
             self._left -= 1
             event = super().next_event()
+            if isinstance(event, h11.Request):
+                _require_one_length(event)
             if event is not h11.NEED_DATA or not self._rest:
                 return event
             begun, _ = self.trailing_data
@@ -71,6 +81,12 @@ class Parser(h11.Connection):
             super().receive_data(bytes(self._rest[:PART]))
             self._rest = self._rest[PART:]
         return h11.NEED_DATA
+
+
+def _require_one_length(request: h11.Request) -> None:
+    """A proxy that believes the other one of two lengths would see another request (RFC 9112, 6.1 and 6.3)."""
+    if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
+        raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
 
 
 class HttpProtocol(H11Protocol):
@@ -240,7 +256,7 @@ class HttpProtocol(H11Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
+            super().send_400_response(f"{msg} {self.conn.wrong}".strip())
         else:
             self.transport.close()
 
