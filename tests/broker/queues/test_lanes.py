@@ -268,6 +268,68 @@ def test_who_comes_to_very_many_lanes_does_not_walk_through_them() -> None:
     assert found[1] < 3 * found[0], found
 
 
+def test_who_has_credit_again_is_looked_at_alone_however_many_wait_beside_it() -> None:
+    found = []
+    for count in (20, 320):
+        world = World(portion=1_000_000)
+        consumers = [
+            world.on_queue(world.consumer(f"c{n}", prefetch=1, selector=f"n = '{n}'"), "q")
+            for n in range(count)
+        ]
+        for number in range(3 * count):
+            world.send("q", b"%d" % number, headers={"n": str(number % count)})
+        first = {one.consumer: one for one in world.settle()}
+        assert len(first) == count, "nobody has credit, and each has two that wait"
+        consumer, got = consumers[7], first["c7"]
+        found.append(lines(partial(world.ack, consumer, got)))
+        assert [one.body for one in world.settle()] == [b"%d" % (count + 7)]
+    assert found[1] < 1.2 * found[0], found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_has_credit_again_gets_what_is_next_for_it_whatever_the_others_wait_for(seed: int) -> None:
+    """Beside others who come, go and give back; each gets what it takes in order, and nothing stays that somebody could have."""
+    random = Random(seed)
+    world = World(portion=random.choice((100, 10_000)))
+    selectors = ["", "a = '1'", "b = '1'", "a = '1' AND b = '1'", "c = '1'"]
+    consumers: dict[str, Consumer] = {}
+    held: dict[str, list[Got]] = {}
+    latest: dict[str, int] = {}
+    sent = done = 0
+
+    def take(found: list[Got]) -> None:
+        for one in found:
+            held.setdefault(one.consumer, []).append(one)
+            if not one.is_redelivered:
+                assert one.offset > latest.get(one.consumer, -1), "each gets what is new in order"
+                latest[one.consumer] = one.offset
+
+    for number in range(300):
+        what = random.random()
+        if what < 0.4:
+            headers = {name: str(random.randint(0, 1)) for name in "abc"}
+            world.send("q", b"%d" % number, headers=headers)
+            sent += 1
+        elif what < 0.5 and len(consumers) < 6:
+            name, few = f"c{number}", random.randint(1, 3)
+            consumer = world.consumer(name, prefetch=few, selector=random.choice(selectors))
+            consumers[name] = world.on_queue(consumer, "q")
+        elif what < 0.55 and consumers:
+            name = random.choice(sorted(consumers))
+            world.close(consumers.pop(name))
+            held.pop(name, None)
+        elif any(held.values()):
+            name = random.choice(sorted(name for name, mine in held.items() if mine))
+            one = held[name].pop(random.randrange(len(held[name])))
+            world.ack(consumers[name], one)
+            done += 1
+        take(world.settle())
+    late = world.on_queue(world.consumer("late"), "q")
+    take(world.settle())
+    assert sum(map(len, held.values())) == sent - done, "somebody has each of them"
+    assert late.has_credit
+
+
 # Very many selectors
 
 

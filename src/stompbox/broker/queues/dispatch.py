@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
 from stompbox.broker.logs.segments import Segment
-from stompbox.broker.queues.consumer import Binding
+from stompbox.broker.queues.consumer import Binding, with_credit
 from stompbox.broker.queues.groups import Groups
 from stompbox.broker.queues.lanes import Key, Lane, takes
 from stompbox.broker.queues.order import Head
@@ -54,27 +54,35 @@ def may_take(queue: SharedQueue, binding: Binding, lane: Lane) -> bool:
 _Heads = list[tuple[Head, int, Lane, Key]]
 
 
-def dispatch(queue: SharedQueue) -> None:
-    """Hands out what it can: always the next that somebody with credit takes."""
+def dispatch(queue: SharedQueue, only: Binding | None = None) -> None:
+    """Hands out what it can: always the next that somebody with credit takes. `only`: one consumer has credit again, and nobody else has
+    had any for what waits, so that of very many selectors its own is looked at."""
     backlog = queue.backlog
+    if only is not None and (backlog.unsorted or not _may_be_alone(queue)):
+        only = None
     if backlog.unsorted:
         backlog.sort_some()
         if not backlog.unsorted:
             queue.sorted_out()
-    is_more = _hand_out(queue)
+    is_more = _hand_out(queue, only)
     backlog.settle()
     if is_more or backlog.may_sort:
         queue.go_on_later()
 
 
-def _hand_out(queue: SharedQueue) -> bool:
+def _may_be_alone(queue: SharedQueue) -> bool:
+    """Whether it makes no difference to the others that one consumer is looked at by itself."""
+    return queue.is_shared and queue.takers is queue.bindings and queue.groups is None and not queue.has_tiers
+
+
+def _hand_out(queue: SharedQueue, only: Binding | None) -> bool:
     """Hands out a portion. Whether there may be more."""
     backlog, work = queue.backlog, queue.engine.work
-    heads = _heads(queue)
+    heads = _heads(queue, only)
     turn, before, handed, most = len(heads), work.done, 0, work.rounds * HANDED
     # what it costs to find out who takes from a lane, and to hand out many groups of one segment, is of the portion
     while handed + work.done - before < most:
-        takers = _next(queue, heads)
+        takers = _next(queue, heads, only)
         if not takers:
             work.spend(handed)
             return False
@@ -104,12 +112,14 @@ def release(engine: Engine, queues: Iterable[QueueState]) -> None:
         queue.consumers_changed()
 
 
-def _heads(queue: SharedQueue) -> _Heads:
-    """For each who takes from lanes, the first of them."""
+def _heads(queue: SharedQueue, only: Binding | None) -> _Heads:
+    """For each who takes from lanes, or for one of them, the first of them."""
     backlog = queue.backlog
-    backlog.take_filled()
-    firsts = backlog.firsts()
-    queue.engine.work.spend(LOOK * len(firsts))
+    if only is None:
+        backlog.take_filled()
+    keys = backlog.keys(only)
+    firsts = backlog.firsts([key for key in keys if not queue.is_starving(key)])
+    queue.engine.work.spend(LOOK * len(keys))
     found = [(head, number, lane, key) for number, (head, lane, key) in enumerate(firsts)]
     heapify(found)
     return found
@@ -126,8 +136,8 @@ def _note_own(queue: SharedQueue, heads: _Heads, turn: int) -> int:
     return turn
 
 
-def _next(queue: SharedQueue, heads: _Heads) -> RoundRobin[Binding] | None:
-    """The consumers that may have what the first lane has; who has no credit is left out."""
+def _next(queue: SharedQueue, heads: _Heads, only: Binding | None) -> RoundRobin[Binding] | None:
+    """The consumers, or the only one, that may have what the first lane has; who has no credit is left out."""
     while heads:
         head, number, lane, key = heads[0]
         now = queue.backlog.first(key)
@@ -135,7 +145,7 @@ def _next(queue: SharedQueue, heads: _Heads) -> RoundRobin[Binding] | None:
             heappop(heads)
         elif now != (head, lane):  # what was first is gone
             heapreplace(heads, (now[0], number, now[1], key))
-        elif takers := queue.takers_of(lane):
+        elif takers := queue.takers_of(lane) if only is None else with_credit([only]):
             return takers
         else:
             heappop(heads)  # all who take by this key take from this lane, and have no credit

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -29,7 +29,6 @@ from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.queues.order import Asked, Head, Order, Unsorted, noted
 from stompbox.broker.queues.places import EMPTY, SWEPT, Places
-from stompbox.broker.queues.roundrobin import RoundRobin
 from stompbox.broker.work import LOOK, MESSAGE
 from stompbox.ranges import swept
 from stompbox.selectors import Selector
@@ -292,20 +291,27 @@ class Lanes:
         self._filled.clear()
         return found
 
-    def firsts(self) -> list[tuple[Head, Lane, Key]]:
-        """What `first` says of each who takes from lanes: those without selector (None), each selector, and consumers with lanes of their
-        own; the common lane and each of the WIDE ones have keys of their own. Who finds nothing is not looked at again."""
+    def keys(self, only: Binding | None = None) -> list[Key]:
+        """By what they find lanes who take from them: those without selector (None), each selector, and consumers with lanes of their own;
+        the common lane and each of the WIDE ones have keys of their own. `only`: what one consumer finds them by."""
+        shared = [NONE, *self._wide]
+        if only is None:
+            return [*shared, *self._orders, *self._owing]
+        return [*[lane for lane in shared if takes(only, lane)], only.consumer.selector, only]
+
+    def firsts(self, keys: Iterable[Key]) -> list[tuple[Head, Lane, Key]]:
+        """What `first` says of each of these. Who finds nothing is not looked at again."""
         found: list[tuple[Head, Lane, Key]] = []
-        for key in [NONE, *self._wide, *self._orders, *self._owing]:
+        for key in keys:
             first = self.first(key)
             if first is not None:
                 found.append((first[0], first[1], key))
             elif isinstance(key, Binding):
-                del self._owing[key]
+                self._owing.pop(key, None)
             elif isinstance(key, frozenset):
                 self._wide.pop(key, None)
             else:
-                del self._orders[key]
+                self._orders.pop(key, None)
         return found
 
     def first(self, key: Key) -> tuple[Head, Lane] | None:
@@ -582,11 +588,6 @@ class Lanes:
 
     def __repr__(self) -> str:
         return f"<Lanes {len(self.by_lane)} {self.count} messages {self.size} octets>"
-
-
-def takers_of(lane: Lane, bindings: Sequence[Binding], *, is_shared: bool) -> RoundRobin[Binding]:
-    """The consumers that may have the messages of a lane. Where a queue is not shared its consumer's selector has been asked before."""
-    return RoundRobin([binding for binding in bindings if not is_shared or takes(binding, lane)])
 
 
 def takes(binding: Binding, lane: Lane) -> bool:

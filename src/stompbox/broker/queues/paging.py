@@ -24,8 +24,8 @@ from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.consumer import with_credit
 from stompbox.broker.queues.contracts import Load, Then
-from stompbox.broker.queues.lanes import takers_of
 from stompbox.broker.queues.room import Room, Unread
+from stompbox.broker.queues.sharing import takers_of
 from stompbox.broker.work import MESSAGE
 
 if TYPE_CHECKING:

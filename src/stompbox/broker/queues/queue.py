@@ -116,7 +116,7 @@ class Queue(LoggedQueue):
         self._hand_out(binding)
 
     def _hand_out(self, only: Binding | None) -> None:
-        self.is_halfway = False
+        was_halfway, self.is_halfway = self.is_halfway, False
         if only is not None:
             if only.missing:
                 only.readmit()
@@ -129,7 +129,7 @@ class Queue(LoggedQueue):
                 is_one = only is not None and len(self.ready) > 1
                 self._dispatch_common(RoundRobin([only]) if is_one and only is not None else self.ready)
         else:
-            dispatch.dispatch(self)
+            dispatch.dispatch(self, None if was_halfway else only)
             if self.backlog.unsorted and self.backlog.places.is_crowded:
                 reclaim.give_back_unsorted(self)
         if self.later is not None:

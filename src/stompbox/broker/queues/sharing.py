@@ -9,6 +9,7 @@ out is in dispatch.py.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from stompbox.broker.logs.cursor import Cursor
 from stompbox.broker.queues.consumer import Binding, forget_missing, has_tiers, with_credit
 from stompbox.broker.queues.delayed import Waits
 from stompbox.broker.queues.expiry import Expiring
-from stompbox.broker.queues.lanes import LANES, Lane, Lanes, takers_of, takes
+from stompbox.broker.queues.lanes import LANES, Key, Lane, Lanes, takes
 from stompbox.broker.queues.places import EMPTY
 from stompbox.broker.queues.roundrobin import RANK, RoundRobin
 from stompbox.broker.queues.state import QueueState
@@ -244,9 +245,26 @@ class SharedQueue(QueueState):
             found = self.lane_takers[lane] = self._all_takers_of(lane).lasting()
         return found
 
+    def is_starving(self, key: Key) -> bool:
+        """Whether all who find lanes by a key are known to have no credit: they are fed when they have some."""
+        if isinstance(key, frozenset) or self.takers is not self.bindings or self._by_selector is None:
+            return False
+        found = [key] if isinstance(key, Binding) else self._by_selector.get(key, ())
+        for binding in found:
+            if binding.consumer.has_credit:
+                return False
+        for binding in found:
+            binding.starve()
+        return bool(found)
+
     def go_on_later(self) -> None:
         self.is_halfway = True
         self.engine.dispatch_later(self)
+
+
+def takers_of(lane: Lane, bindings: Sequence[Binding], *, is_shared: bool) -> RoundRobin[Binding]:
+    """The consumers that may have the messages of a lane. Where a queue is not shared its consumer's selector has been asked before."""
+    return RoundRobin([binding for binding in bindings if not is_shared or takes(binding, lane)])
 
 
 def _drop_expired(engine: Engine, queue: int) -> None:
