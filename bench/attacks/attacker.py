@@ -165,6 +165,25 @@ def again(links: Sequence[socket.socket], says: Callable[[int], bytes], seconds:
             links[place].sendall(says(place))
 
 
+def answer(link: socket.socket, word: bytes, seconds: float) -> None:
+    """Answers each message that comes with ACK or NACK, as long as some do."""
+    link.setblocking(False)
+    until, got, said = time.monotonic() + seconds, b"", b""
+    while time.monotonic() < until:
+        readable, writable, _ = select.select([link], [link] if said else [], [], 5)
+        if not readable and not writable:
+            break
+        if writable:
+            said = said[link.send(said) :]
+        if readable:
+            more = link.recv(MEGABYTE)
+            if not more:
+                break
+            *frames, got = (got + more).split(b"\0")
+            acks = [frame.partition(b"\nack:")[2].partition(b"\n")[0] for frame in frames]
+            said += b"".join([b"%b\nid:%b\n\n\0" % (word, ack) for ack in acks if ack])
+
+
 # WebSocket
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import select
 import socket
 import time
 
 from bench.attacks.attacker import (
     CLIENTS,
-    MEGABYTE,
     MESSAGES,
+    answer,
     attack,
     connected,
     drain,
@@ -247,21 +246,7 @@ def nacked(port: int) -> list[socket.socket]:
     pour(link, [subscribe(1, "/queue/nacked", headers="ack:client-individual\nconsumer-window-size:-1\n")])
     sender = connected(port)
     filled(sender, "/queue/nacked")
-    link.setblocking(False)
-    until_time, got, said = time.monotonic() + 40, b"", b""
-    while time.monotonic() < until_time:
-        readable, writable, _ = select.select([link], [link] if said else [], [], 5)
-        if not readable and not writable:
-            break
-        if writable:
-            said = said[link.send(said) :]
-        if readable:
-            more = link.recv(MEGABYTE)
-            if not more:
-                break
-            *frames, got = (got + more).split(b"\0")
-            acks = [frame.partition(b"\nack:")[2].partition(b"\n")[0] for frame in frames]
-            said += b"".join([b"NACK\nid:%b\n\n\0" % ack for ack in acks if ack])
+    answer(link, b"NACK", 40)
     return [link, sender]
 
 

@@ -9,6 +9,7 @@ from bench.attacks.attacker import (
     CLIENTS,
     MESSAGES,
     SCHEDULED,
+    answer,
     attack,
     connected,
     pour,
@@ -206,6 +207,22 @@ def selectors_on_queue(port: int) -> list[socket.socket]:
     pour(links[0], [b"".join([send("/queue/selected", b"x", headers="n:-1\nm:-1\n") for _ in range(10)])])
     settle(links[0])
     return links
+
+
+@attack(
+    "1,000 consumers with a selector each, which have one message each and others that wait, and acknowledge one after the other",
+    is_ours=True,
+)
+def selectors_waiting(port: int) -> list[socket.socket]:
+    link, sender = connected(port), connected(port)
+    headers = "ack:client-individual\nprefetch-count:1\nselector:n = '%d'\n"
+    pour(link, [b"".join([subscribe(n, "/queue/waiting", headers=headers % n) for n in range(1000)])])
+    settle(link)
+    for _ in range(20):
+        pour(sender, [b"".join([send("/queue/waiting", b"x", headers=f"n:{n}\n") for n in range(1000)])])
+    settle(sender)
+    answer(link, b"ACK", 15)
+    return [link, sender]
 
 
 @attack("200 subscriptions to /topic/# over 500 addresses", is_ours=True)
