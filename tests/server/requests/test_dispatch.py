@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -16,6 +17,7 @@ from stompbox.server.requests import dispatch, replies
 from stompbox.server.requests.replies import Reply
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS
+from tests.server.world import uncollected
 
 
 def served(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[bytes, int]:
@@ -164,3 +166,43 @@ def test_what_changes_nothing_ends_with_its_connection(
 def test_what_is_made_of_a_request_counts_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     _, sizes = asking(monkeypatch, "group-delete")
     assert sizes[0] > 1000 and sizes[-1] == 0
+
+
+class Made:
+    """Something that a request has made of what it was asked for."""
+
+
+def test_a_request_that_has_ended_with_its_connection_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that only the collector would find: what a task has ended with is not seen by it."""
+    left: list[ref[Made]] = []
+
+    async def handler(*_: object) -> Reply:
+        made = Made()
+        left.append(ref(made))
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it", made)
+
+    async def caught_up() -> None: ...
+
+    async def play() -> None:
+        loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
+        broker: Any = SimpleNamespace(
+            turns=SimpleNamespace(allowance=lambda: 1.0), catch_up=caught_up, set_time=lambda: None, permissions="",
+            spawn=lambda work: tasks.append(loop.create_task(work)),
+        )  # fmt: skip
+        connection: Any = SimpleNamespace(
+            broker=broker, is_lost=False, outgoing=None, requests=None, options=ListenerOptions(),
+            transport=SimpleNamespace(is_clogged=False), account=SimpleNamespace(is_stale=False),
+        )  # fmt: skip
+        dispatch.receive(connection, Frame("SEND", {"request": "fetch", "request-id": "1"}))
+        while not left:
+            await asyncio.sleep(0)
+        connection.is_lost = True
+        connection.requests.drained()
+        await asyncio.wait(tasks)
+        tasks.clear()
+
+    monkeypatch.setattr(dispatch, "REQUESTS", {"fetch": handler})
+    with uncollected():
+        asyncio.run(play())
+        assert [found() for found in left] == [None]

@@ -129,6 +129,7 @@ class Requests:
                     until = await turns.give_way()
         finally:
             self.is_serving = False
+            self._ending = None  # it has the task, whose end would have what was made here, for ever
 
     def __repr__(self) -> str:
         return f"<Requests waiting={len(self.waiting)}>"
