@@ -339,6 +339,7 @@ class _Way:
         finally:
             if self._reading is not None:
                 self._reading.cancel()
+                self._reading = None  # its end would have what it has read, and this, for ever
             del publications.owners[self.session]
             publications.leave(publication.sink)
         if self.done is not None and not self.done.done():
