@@ -22,7 +22,7 @@ from bench.brokers import BenchError, Stompbox
 from bench.guard import checked_out, comparing
 from bench.report import fault
 from bench.rows import Row
-from bench.run import OUT, build_stompload, chosen_rows, run_row, say
+from bench.run import OUT, prepared, run_row, say
 
 LOADS: Final = ("waiting-16", "waiting-16-stored", "sensors", "ticker")
 LIMIT: Final = 1.03  # times the base's calls
@@ -35,10 +35,8 @@ Calls = Mapping[tuple[str, str], float]
 
 def main() -> int:
     options = parse(sys.argv[1:])
-    OUT.mkdir(exist_ok=True)
     try:
-        rows = chosen_rows(options.rows)
-        load = build_stompload()
+        rows, load = prepared(options.rows)
         with checked_out(options.base) as base, checked_out(options.change) as change:
             before, after = [counted(load, source, rows, options.scale) for source in (base, change)]
     except BenchError as e:

@@ -24,7 +24,7 @@ from statistics import median
 from bench.brokers import HERE, BenchError, Stompbox, with_fronts
 from bench.report import fault
 from bench.rows import ROWS, WARM_UP, Row
-from bench.run import OUT, build_stompload, chosen_rows, run_row, say
+from bench.run import OUT, prepared, run_row, say
 
 LOADS = ("queue", "topic", "ack", "persistent", "sync", "waiting-16", "sensors", "sensors-stored")
 CACHE = "COMPILED_CACHE"  # hatch_build.py
@@ -33,10 +33,8 @@ LIMIT = 1.10  # times the base's CPU
 
 def main() -> int:
     options = parse(sys.argv[1:])
-    OUT.mkdir(exist_ok=True)
     try:
-        rows = chosen_rows(options.rows)
-        load = build_stompload()
+        rows, load = prepared(options.rows)
         with (
             checked_out(options.base) as base,
             checked_out(options.change, is_compiled=options.compiled) as change,

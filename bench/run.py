@@ -43,10 +43,8 @@ PAUSE_SECONDS = 0.3  # between two runs: the broker before has written and freed
 
 def main() -> int:
     options = parse(sys.argv[1:])
-    OUT.mkdir(exist_ok=True)
     try:
-        rows = chosen_rows(options.rows)
-        load = build_stompload()
+        rows, load = prepared(options.rows)
         measured = measure(load, rows, options)
     except BenchError as e:
         print(f"bench: {e}", file=sys.stderr)
@@ -75,6 +73,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--only-peers", action="store_true", help="leave Stompbox itself out")
     return parser.parse_args(arguments)
+
+
+def prepared(keys: str) -> tuple[list[Row], Path]:
+    """The rows of these keys, and the load generator for them. Raises BenchError."""
+    OUT.mkdir(exist_ok=True)
+    return chosen_rows(keys), build_stompload()
 
 
 def chosen_rows(keys: str) -> list[Row]:

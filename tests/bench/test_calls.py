@@ -94,6 +94,6 @@ def test_a_commit_that_is_not_there_ends_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["bench.calls", "--base", "no-such-commit"])
-    monkeypatch.setattr(calls, "build_stompload", lambda: Path("load"))
+    monkeypatch.setattr("bench.run.build_stompload", lambda: Path("load"))
     assert main() == 2
     assert "no-such-commit" in capsys.readouterr().err

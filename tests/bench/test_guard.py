@@ -8,8 +8,9 @@ import pytest
 
 from bench import guard
 from bench.brokers import BenchError, Stompbox, cpu_seconds
-from bench.guard import LIMIT, LOADS, change_of, chosen_rows, cost_of, parse, table, too_dear
+from bench.guard import LIMIT, LOADS, change_of, cost_of, parse, table, too_dear
 from bench.rows import ROWS, Figure, Row
+from bench.run import chosen_rows
 
 QUEUE = next(row for row in ROWS if row.key == "queue")
 SYNC = next(row for row in ROWS if row.key == "sync")
