@@ -428,17 +428,16 @@ class Lanes:
         if front is not segment:
             self._unpop(backlog, segment)
         left.took(lane)
-        asked = lane if isinstance(lane, Asked) else Asked(list(lane))
         if self.is_heavy or (self._searching and self._is_long(front)):
-            self._sort_one(front, left.asked, asked)
+            self._sort_one(front, left.asked, lane if isinstance(lane, Asked) else Asked(list(lane)))
             return
-        known = self._known(asked)
+        known = self._known(lane.takers if isinstance(lane, Asked) else lane)
         for takers, part in self.parted(front, self._in_order[bisect_right(self._numbers, left.asked) :]):
             self._insert(takers | known, part)
 
-    def _known(self, asked: Asked) -> frozenset[Selector]:
+    def _known(self, takers: Iterable[Selector]) -> frozenset[Selector]:
         """The lane of those that take it and are still there."""
-        return frozenset([selector for selector in asked.takers if selector in self.selectors])
+        return frozenset([selector for selector in takers if selector in self.selectors])
 
     def _is_long(self, message: Segment) -> bool:
         return any(self.address.is_long(selector, message) for selector in self._in_order)
@@ -467,7 +466,7 @@ class Lanes:
             self._others += len(message)
             return
         work.spend(len(asked.takers) // 4)
-        self._insert(self._known(asked), message)
+        self._insert(self._known(asked.takers), message)
 
     def _insert(self, lane: Lane, segment: Segment) -> None:
         backlog = self.lane(lane)
