@@ -124,7 +124,7 @@ class Disk(apsw.VFS):
 
     def xDelete(self, name: str, syncdir: bool) -> None:
         self.call("delete")
-        super().xDelete(name, syncdir)
+        super().xDelete(name, False)
         self.operations.append(Delete(Path(name).name))
 
 
@@ -150,8 +150,8 @@ class File(apsw.VFSFile):
         self.disk.operations.append(Truncate(self.file, size))
 
     def xSync(self, flags: int) -> None:
+        """What is below need not wait for its own disk: what is left after power was lost is decided here."""
         self.disk.call("sync")
-        super().xSync(flags)
         self.disk.operations.append(Sync(self.file))
 
 

@@ -147,7 +147,7 @@ def test_little_that_inflates_to_very_much_is_inflated_a_portion_in_a_turn() -> 
     for size in sizes:
         squeeze = PerMessageDeflate(True, True, 15, 15)
         frame = Frame(Opcode.BINARY, b"\n" * size).serialize(mask=True, extensions=[squeeze])
-        ends.heard, before = b"", 0
+        ends.heard, before = bytearray(), 0
         web.receive(frame * 50)
         while ends.waiting:
             assert len(ends.heard) - before < TURN * INFLATED + inflating.PIECE
