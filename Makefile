@@ -99,9 +99,9 @@ clean: ## remove all that make made, the virtual environment too
 
 # ---- what the targets stand on ----
 
-define install # the extras, the stamps that say so
+define install # the extras, the stamps that say so. Of what is not ours Python compiles what is imported, then: all of it takes a minute
 @echo "installing Stompbox with [$(1)] into $(VENV) (once, a few minutes)"
-@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK) --editable '.[$(1)]' \
+@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint $(LOCK) --editable '.[$(1)]' \
   || { echo "make: pip could not install Stompbox with [$(1)] into $(VENV); the lines above say why" >&2; exit 1; }
 @$(BIN)/python -m compileall -q src
 @touch $(2)
