@@ -505,6 +505,7 @@ def test_pip_installs_the_wheel_with_what_it_needs(wheel: Path, tmp_path: Path) 
         python,
         "install",
         "--quiet",
+        "--no-compile",  # all that it needs, for two commands
         "--constraint",
         ROOT / "requirements.lock",
         wheel,

@@ -16,6 +16,7 @@ from stompbox.errors import ConnectionLost
 from tests.cli.test_sampling import address, taken
 
 WITHIN = 30.0  # seconds
+EVERY = 0.1  # the same, between two answers, each of which is drawn
 NAMES = ("orders.new", "orders.old", "prices")
 
 
@@ -61,7 +62,7 @@ def play(
     answers = samples or Samples()
 
     async def played() -> None:
-        app = Top(answers, 0.02, match)
+        app = Top(answers, EVERY, match)
         async with app.run_test(size=(width, 24)) as pilot:
             await until(pilot, lambda: "10" in text(app, "#head").partition("in ")[2][:4] or answers.error)
             await work(pilot, app, answers)
@@ -153,7 +154,7 @@ def test_a_broker_that_is_gone_and_comes_back() -> None:
         samples.error = "no broker answers at http://x"
         line = app.query_one("#error", Static)
         await until(pilot, lambda: line.display)
-        assert text(app, "#error") == "no broker answers at http://x; asked again every 0.02 s"
+        assert text(app, "#error") == "no broker answers at http://x; asked again every 0.1 s"
         assert column(app) == ["orders.old", "orders.new", "prices"]
         samples.error = ""
         await until(pilot, lambda: not line.display)
