@@ -280,11 +280,12 @@ class Book:
 class Load:
     """Senders and readers that go on until they are told to stop."""
 
-    def __init__(self, urls: list[str], book: Book, name: str) -> None:
-        """`name`: what begins the names of its messages."""
+    def __init__(self, urls: list[str], book: Book, name: str, rest: float = 0.0) -> None:
+        """`name`: what begins the names of its messages. `rest`: seconds between a sender's receipt and its next message."""
         self.name = name
         self.urls = urls
         self.book = book
+        self.rest = rest
         self.is_over = False
         self.policy = stompbox.Reconnect(attempts=None, first_delay=0.05, max_delay=0.5, initial=True)
 
@@ -301,6 +302,8 @@ class Load:
             while not self.is_over:
                 count += 1
                 name = f"{self.name}{number}-{count}"
+                if self.rest:
+                    await pause(self.rest)
                 book.sent += 1
                 if count % 10 == 0:
                     await self._send_pair(client, queue, name)
@@ -356,12 +359,13 @@ async def drill(
     between: float,
     senders: int = 4,
     seed: int = 1,
+    rest: float = 0.0,
     nodes: list[NodeProcess] | None = None,
 ) -> None:
-    """The load with these faults, one after the other; in the end all is read."""
+    """The load with these faults, one after the other; in the end all is read. `rest`: of the load, seconds."""
     chance = random.Random(seed)
     urls = [node.url for node in nodes or cluster.nodes]
-    load = Load(urls, book, f"{len(book.confirmed)}.")
+    load = Load(urls, book, f"{len(book.confirmed)}.", rest)
     await cluster.until_led()
     book.chatter = Chatter(urls)
     book.chatter.start()
@@ -440,6 +444,9 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--faults", default="kill leader,kill leader", help=", ".join(FAULTS))
     parser.add_argument("--between", type=float, default=3.0)
+    parser.add_argument(
+        "--rest", type=float, default=0.0, help="of a sender before its next message, seconds"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--random", type=int, default=0, help="so many faults of all kinds")
     parser.add_argument("--keep", action="store_true")
@@ -472,7 +479,9 @@ def main() -> None:
                 if network is not None:
                     node.takeover *= 2  # LOST is long enough for that, and no machine so slow
             cluster.start()
-            asyncio.run(drill(cluster, book, faults, between=chosen.between, seed=chosen.seed))
+            asyncio.run(
+                drill(cluster, book, faults, between=chosen.between, rest=chosen.rest, seed=chosen.seed)
+            )
         finally:
             codes = cluster.end()
         found = findings(cluster, book) + [f"ended with {codes}"] * any(codes)

@@ -32,6 +32,9 @@ from tests.crash.strikes import until
 PATIENT = (
     4500  # ms; a third of its lead-timeout is what a node has to answer another one, on a busy machine, too
 )
+# seconds between a sender's receipt and its next message, which is about as long as it waits for one: other tests have the processors
+# meanwhile. `make soak` has senders that do not rest
+REST = 0.005
 SHORT = (
     ("kill leader", "kill follower"),
     ("stop leader", "restart leader", "promote follower"),
@@ -46,7 +49,7 @@ def test_nothing_that_was_confirmed_is_lost(tmp_path: Path, faults: tuple[str, .
         node.may_jump = True
     try:
         cluster.start()
-        asyncio.run(drill(cluster, book, list(faults), between=1.0, senders=2))
+        asyncio.run(drill(cluster, book, list(faults), between=1.0, senders=2, rest=REST))
     finally:
         codes = cluster.end()
     assert codes == [0, 0, 0]
@@ -66,7 +69,7 @@ def test_a_log_that_is_away_for_all_ends_no_lead(tmp_path: Path, engine: str, fa
             node.takeover = PATIENT
         try:
             cluster.start()
-            asyncio.run(drill(cluster, book, faults, between=1.0, senders=2))
+            asyncio.run(drill(cluster, book, faults, between=1.0, senders=2, rest=REST))
         finally:
             codes = cluster.end()
         assert codes == [0, 0, 0]
@@ -82,7 +85,7 @@ def test_a_log_that_fails_over_loses_nothing(tmp_path: Path) -> None:
         cluster = Cluster(tmp_path, servers=servers)
         try:
             cluster.start()
-            asyncio.run(drill(cluster, book, ["fail over", "kill leader"], between=1.0, senders=2))
+            asyncio.run(drill(cluster, book, ["fail over", "kill leader"], between=1.0, senders=2, rest=REST))
         finally:
             codes = cluster.end()
         assert codes == [0, 0, 0]
@@ -95,7 +98,7 @@ def test_packets_that_vanish_are_found_out_by_time_alone() -> None:
     if why := refusal():
         pytest.skip(why)
     command = [sys.executable, "-m", "tests.crash.cluster", "--log", "cut", "--network", "namespaces"]
-    command += ["--between", "1", "--faults", "lose log leader,lose nodes leader"]
+    command += ["--between", "1", "--rest", str(REST), "--faults", "lose log leader,lose nodes leader"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "lost         0" in done.stdout and "FOUND" not in done.stdout
@@ -183,7 +186,7 @@ def test_a_log_with_records_of_a_newer_version_is_refused_before_anything_is_sta
     old = cluster.nodes[0]
     try:
         cluster.start()
-        asyncio.run(drill(cluster, book, [], between=0.5, senders=1))
+        asyncio.run(drill(cluster, book, [], between=0.5, senders=1, rest=REST))
         codes = cluster.end()
         log = open_log(old.log, "drill")
         last = log.read(0, 1 << 30, 0.0)[-1]
@@ -208,7 +211,7 @@ def test_a_leader_that_was_away_for_long_gets_a_copy_of_a_node_that_it_knew(tmp_
         asyncio.run(cluster.until_ready())
         others = [node for node in cluster.nodes if node is not leader]
         assert leader.end() == 0
-        asyncio.run(drill(cluster, book, [], between=1.0, senders=2, nodes=others))
+        asyncio.run(drill(cluster, book, [], between=1.0, senders=2, rest=REST, nodes=others))
         log = open_log(leader.log, "drill")
         log.trim(log.last())
         log.close()
@@ -227,7 +230,7 @@ def test_a_new_node_gets_a_copy_where_the_log_begins_too_late(tmp_path: Path) ->
     try:
         for node in others:
             node.start()
-        asyncio.run(drill(cluster, book, [], between=1.0, senders=2, nodes=others))
+        asyncio.run(drill(cluster, book, [], between=1.0, senders=2, rest=REST, nodes=others))
         log = open_log(new.log, "drill")
         log.trim(log.last())
         log.close()
@@ -235,7 +238,7 @@ def test_a_new_node_gets_a_copy_where_the_log_begins_too_late(tmp_path: Path) ->
         new.more = f"nodes = {[one['advertise'] for one in reached]}\n"
         new.start()
         asyncio.run(cluster.until_ready())
-        asyncio.run(drill(cluster, book, ["kill leader"], between=1.0, senders=1))
+        asyncio.run(drill(cluster, book, ["kill leader"], between=1.0, senders=1, rest=REST))
     finally:
         codes = cluster.end()
     assert codes == [0, 0, 0]
