@@ -127,25 +127,32 @@ class Forked(subprocess.Popen[bytes]):
 
 
 def run(
-    *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None, within: float = 60.0
+    *arguments: str,
+    given: bytes | IO[bytes] = b"",
+    environment: Mapping[str, str] | None = None,
+    within: float = 60.0,
 ) -> subprocess.CompletedProcess[bytes]:
-    """What `stompbox` with these arguments says and ends with, given this on its stdin, in the environment of this process where there
-    is no other. A copy where that is possible, else a process of its own. Raises subprocess.TimeoutExpired after so many seconds."""
+    """What `stompbox` with these arguments says and ends with, given this on its stdin, or this as its stdin, in the environment of this
+    process where there is no other. A copy where that is possible, else a process of its own. Raises subprocess.TimeoutExpired after so
+    many seconds."""
     environment = os.environ if environment is None else environment
+    octets, file = (given, None) if isinstance(given, bytes) else (None, given)
     if not is_possible(environment):
         command = [sys.executable, "-m", "stompbox", *arguments]
         return subprocess.run(
-            command, input=given, capture_output=True, timeout=within, check=False, env=environment
+            command,
+            input=octets,
+            stdin=file,
+            capture_output=True,
+            timeout=within,
+            check=False,
+            env=environment,
         )
-    reading, writing = os.pipe()
     with ThreadPoolExecutor(2) as threads, tempfile.TemporaryFile() as said:
-        with os.fdopen(reading, "rb") as stdin:
-            try:
-                process = Forked(arguments, Path.cwd(), environment, said, stdin)
-            except BaseException:
-                os.close(writing)
-                raise
-        threads.submit(_fill, writing, given)
+        if file is not None:
+            process = Forked(arguments, Path.cwd(), environment, said, file)
+        else:
+            process = _fed(threads, octets or b"", arguments, environment, said)
         assert process.stdout is not None
         with process.stdout:
             printed = threads.submit(process.stdout.read)
@@ -158,6 +165,25 @@ def run(
                 printed.exception()  # closed once all is read
         said.seek(0)
         return subprocess.CompletedProcess(process.args, code, printed.result(), said.read())
+
+
+def _fed(
+    threads: ThreadPoolExecutor,
+    octets: bytes,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    stderr: IO[bytes],
+) -> Forked:
+    """A copy that is given these octets."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stdin:
+        try:
+            process = Forked(arguments, Path.cwd(), environment, stderr, stdin)
+        except BaseException:
+            os.close(writing)
+            raise
+    threads.submit(_fill, writing, octets)
+    return process
 
 
 def text(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:

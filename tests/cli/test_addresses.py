@@ -6,10 +6,10 @@ import json
 import os
 import pty
 import subprocess
-import sys
 
 import pytest
 
+from tests import forked
 from tests.cli.test_operating import printed, send, served, stompbox
 from tests.conftest import Served
 from tests.system.plain import Plain
@@ -80,26 +80,21 @@ DESTROYING = (
 )
 
 
+def on_a_terminal(served: Served, answer: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """The command there, where this is typed; nothing: the end of the input."""
+    leader, follower = pty.openpty()
+    with os.fdopen(leader, "wb", buffering=0) as typed, os.fdopen(follower, "rb", buffering=0) as terminal:
+        typed.write(answer.encode() or b"\x04")
+        return forked.text(forked.run(*command, "--admin", served.admin, given=terminal))
+
+
 @pytest.mark.parametrize("command", DESTROYING, ids=lambda command: " ".join(command[:2]))
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])
 def test_a_terminal_is_asked_before_something_goes(
     served: Served, command: tuple[str, ...], answer: str
 ) -> None:
     send(served, "/queue/ad.ask", b"a")
-    leader, follower = pty.openpty()
-    try:
-        os.write(leader, answer.encode() or b"\x04")  # the end of the input
-        done = subprocess.run(
-            [sys.executable, "-m", "stompbox", *command, "--admin", served.admin],
-            stdin=follower,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    finally:
-        os.close(leader)
-        os.close(follower)
+    done = on_a_terminal(served, answer, *command)
     assert done.returncode == 2
     assert "? [y/N] " in done.stderr
     assert "nothing was done; --yes does not ask" in done.stderr
@@ -108,14 +103,5 @@ def test_a_terminal_is_asked_before_something_goes(
 
 def test_a_terminal_that_says_yes(served: Served) -> None:
     send(served, "/queue/ad.yes", b"a")
-    leader, follower = pty.openpty()
-    try:
-        os.write(leader, b"y\n")
-        command = [sys.executable, "-m", "stompbox", "purge", "ad.yes", "--admin", served.admin]
-        done = subprocess.run(
-            command, stdin=follower, capture_output=True, text=True, timeout=60, check=False
-        )
-    finally:
-        os.close(leader)
-        os.close(follower)
+    done = on_a_terminal(served, "y\n", "purge", "ad.yes")
     assert (done.returncode, done.stdout) == (0, "1 message removed from ad.yes\n")
