@@ -225,7 +225,7 @@ CASES = [
     ], broker="small"),
     Case("one that is open for too long is aborted, and the client is told when it names it", [
         *sends("1"), client_individual("a"), take("a"), begin("a"), within("a", "2"), settle("a", "ACK", name="t"),
-        *outlast("a"), say("a", "COMMIT", headers="transaction:t"), refused("a", "transaction-timeout", "'t'", "100 ms"), leave("a"),
+        *outlast("a"), say("a", "COMMIT", headers="transaction:t"), refused("a", "transaction-timeout", "'t'", "500 ms"), leave("a"),
         subscribe("b", "/queue/{x}"), *hears("b", "1"), sync("b"),
     ], broker="brief"),
     Case("its name is free then", [
@@ -240,9 +240,9 @@ CASES = [
 
 CONFIGURATIONS = {
     "small": CONFIGURATION.format(top="", options="maxTransactions=2;maxTransactionSize=100"),
-    "brief": CONFIGURATION.format(top="transaction-timeout = 100", options=""),
+    "brief": CONFIGURATION.format(top="transaction-timeout = 500", options=""),
     "brief-openmq": CONFIGURATION.format(
-        top="transaction-timeout = 100", options="dialect=openmq;requireLogin=false"
+        top="transaction-timeout = 500", options="dialect=openmq;requireLogin=false"
     ),
 }
 
