@@ -41,7 +41,7 @@ bench: $(VENV)/.dev ## measure Stompbox; ARGS='--peers artemis' beside others, '
 bench-guard: $(VENV)/.dev ## whether HEAD costs more than 10 % CPU for a message beside another commit; ARGS='--base main'
 	@$(BIN)/python -m bench.guard $(ARGS)
 
-soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with all features, cut power at every write, fail and raise at every call, upset the network and the servers of a cluster's logs, and its nodes 200 times on each engine, lose packets, kill Spark; ARGS='--kills 100'
+soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with all features, cut power at every write, fail and raise at every call, upset the network and the servers of a cluster's logs, and its nodes 200 times on each engine, lose packets, kill Spark, play the wire cases in all versions to what is compiled; ARGS='--kills 100'
 	@$(BIN)/python -m tests.crash.drill $(ARGS)
 	@$(BIN)/python -m tests.crash.flips --flips 1000
 	@for log in nats cut postgres standby; do $(BIN)/python -m tests.crash.cluster --log $$log --random 200 --between 1 || exit 1; done
@@ -50,6 +50,7 @@ soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with al
 	@SOAK=1 $(BIN)/python -m pytest -q tests/crash/test_power_loss.py tests/crash/test_faults.py \
 	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py tests/crash/test_calls.py tests/pipelines/test_kills.py tests/pipelines/test_archive.py \
 	  tests/commitlog/test_networks.py tests/commitlog/test_jetstream.py
+	@TESTED_VERSIONS=all $(BIN)/python -m pytest -q tests/compiled -k wire
 	@$(BIN)/python -m tests.spark.soak
 	@$(BIN)/python -m tests.spark.soak --writer arrow --kills 24 --batch 25000
 
