@@ -36,8 +36,19 @@ PHASES = tuple(phase for phase in Phase if phase is not Phase.explain)
 settings.register_profile("stompbox", derandomize=True, deadline=None, phases=PHASES)
 settings.load_profile("stompbox")
 
-# Rooms and files that take minutes each come first, so that no worker is left alone with one of them in the end.
-LONGEST_FIRST = ("broker", "compiled", "demo", "pipelines", "spark", "crash", "cli", "test_packaging.py")
+# Rooms and files that take minutes each come first, so that no worker is left alone with one of them in the end. The compiled build may
+# still be on its way (.ci/run).
+LONGEST_FIRST = (
+    "broker",
+    "demo",
+    "pipelines",
+    "spark",
+    "compiled",
+    "crash",
+    "cli",
+    "test_packaging.py",
+    "console",
+)
 
 sparkhome.prepare()
 
