@@ -66,10 +66,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
 
 
+def pytest_collection() -> None:
+    """Next to nothing of what is imported and collected is garbage: it is looked through once, in the end."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Tens of thousands of tests that wait for their turn are no garbage: the collector need not look through them again each time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
