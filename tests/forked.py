@@ -31,13 +31,14 @@ from typing import IO, Any, Final
 # What `stompbox serve` imports before it looks at its configuration, or whatever that says.
 IMPORTED: Final = (
     "uvloop",
-    "stompbox.cli.application",
-    "stompbox.cli.serve",
+    "stompbox.cli.usual",
     "stompbox.server.readings",
     "stompbox.server.run",
     "stompbox.server.transport.descriptors",
     "stompbox.server.verifying",
 )
+# And what each other command imports, which a broker of its own process does not (tests/cli/test_usual.py).
+FOR_COMMANDS: Final = ("stompbox.cli.application",)
 ROOT: Final = Path(__file__).resolve().parent.parent
 LENGTH: Final = 8  # octets that say how long a request is
 STREAMS: Final = 3  # stdin, stdout, stderr
@@ -241,7 +242,7 @@ def end() -> None:
 
 def main(asked: socket.socket) -> None:
     """Forks what is asked for, and tells how each has ended, until nobody asks any more; and is what was asked for in each copy."""
-    for name in IMPORTED:
+    for name in (*IMPORTED, *FOR_COMMANDS):
         importlib.import_module(name)
     # what is here for good no copy looks through, and so has for itself, at each collection and at its end
     gc.collect()

@@ -30,7 +30,7 @@ def test_its_line_is_printed_and_it_answers(served: Served) -> None:
 
 def test_a_broker_loads_no_http_before_it_is_asked() -> None:
     loaded = modules_after(
-        "import stompbox.cli.serve, stompbox.server.run, stompbox.admin.listening, stompbox.store.sqlite"
+        "import stompbox.cli.serving, stompbox.server.run, stompbox.admin.listening, stompbox.store.sqlite"
     )
     assert "stompbox.admin.listening" in loaded
     assert loaded.isdisjoint(LIBRARIES)

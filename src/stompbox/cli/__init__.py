@@ -13,13 +13,18 @@ import signal
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import stompbox
 from stompbox.cli.overview import print_overview
 
+if TYPE_CHECKING:
+    from stompbox.cli.serving import Asked
+
+DEFAULT_URL = "stomp://127.0.0.1:61613"  # of the broker that a command means where nothing says which
 FAILED = 1
 WRONG_USE = 2
+INTERRUPTED = 130  # as the library leaves
 COMPLETE = "__complete"  # what the scripts of `stompbox completion` ask with, of cyclopts
 SOON = 3  # seconds
 
@@ -71,11 +76,29 @@ def _obey() -> str | None:
             print_overview()
         case ["--version"]:
             print(version(is_verbose=False))
+        case ["serve", *words] if (asked := _usual(words)) is not None:
+            _serve(asked)
         case _:
             from stompbox.cli.application import obey
 
             return obey()
     return None
+
+
+def _usual(words: list[str]) -> Asked | None:
+    """The broker that is asked for, where that is said in the usual way."""
+    from stompbox.cli.usual import asked
+
+    return asked(words)
+
+
+def _serve(asked: Asked) -> None:
+    from stompbox.cli.serving import serve
+
+    try:
+        serve(asked)
+    except KeyboardInterrupt:  # before the loop takes the signal
+        sys.exit(INTERRUPTED)
 
 
 def _choose_context() -> None:

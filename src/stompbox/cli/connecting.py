@@ -8,8 +8,8 @@ from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from stompbox.cli import DEFAULT_URL
 from stompbox.cli.contexts import broker_of
-from stompbox.cli.parameters import DEFAULT_URL
 from stompbox.errors import ConnectionLost, StompboxError, UsageError
 
 FAILED = 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stompbox.cli.parameters import DEFAULT_URL
+from stompbox.cli import DEFAULT_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from stompbox.cli import names
-
-DEFAULT_URL: Final = "stomp://127.0.0.1:61613"
+from stompbox.cli import DEFAULT_URL, names
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
