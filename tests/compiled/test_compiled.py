@@ -10,6 +10,7 @@ constants, and nothing that is compiled sees what they replace. Those of the cod
 from __future__ import annotations
 
 import compileall
+import ctypes
 import faulthandler
 import os
 import shutil
@@ -185,3 +186,45 @@ def test_anything_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOMPBOX_COMPILE", "yes")
     with pytest.raises(ValueError, match="STOMPBOX_COMPILE is 'yes'; 1 compiles"):
         hatch_build.is_wanted()
+
+
+GENERATED = """\
+#include "__native_abc.h"
+#include "__native_internal_abc.h"
+char CPyDef_codec_____top_level__(void);
+static int CPyExec_stompbox___codec__impl(PyObject *module)
+{
+    char result = CPyDef_codec_____top_level__();
+}
+PyObject *CPyInit_stompbox___codec(void)
+{
+PyObject *CPyDef_codec___decode(PyObject *cpy_r_octets) {
+    CPy_AddTraceback("codec.py", "decode", 1, CPyStatic_codec___globals);
+char CPyDef_codec_____top_level__(void) {
+"""
+
+
+def test_what_runs_once_and_what_is_seldom_run_is_told_to_the_c_compiler() -> None:
+    """Each lies by itself then, and is not in memory with what each message goes through."""
+    arranged = hatch_build.arranged(GENERATED)
+    headers, _, rest = arranged.partition(hatch_build.SELDOM)
+    assert headers.splitlines() == GENERATED.splitlines()[:2]
+    assert [line for line in rest.splitlines() if line.startswith("ONCE ")] == [
+        "ONCE static int CPyExec_stompbox___codec__impl(PyObject *module)",
+        "ONCE PyObject *CPyInit_stompbox___codec(void)",
+        "ONCE char CPyDef_codec_____top_level__(void) {",
+    ]
+    assert f"{headers}{rest}".replace("ONCE ", "") == GENERATED
+
+
+def test_a_c_file_of_another_shape_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not begin with its headers"):
+        hatch_build.arranged("int main(void) { return 0; }\n")
+
+
+def test_a_library_tells_nobody_of_its_functions(build: Path) -> None:
+    """What is found by name is found through tables, which would be in memory for nobody."""
+    (library,) = build.glob("*__mypyc*.so")
+    loaded = ctypes.CDLL(str(library))
+    assert hasattr(loaded, f"PyInit_{library.name.partition('.')[0]}")
+    assert not hasattr(loaded, "CPyGlobalsInit")
