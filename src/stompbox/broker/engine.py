@@ -235,6 +235,7 @@ class Engine(Catalogue):
             or len(address.topics) > fanout.MANY
             or address.steps > self.work.most
             or address.settings.send_to_dla_on_no_route
+            or (address.steps > 0 and len(run.bodies) > 1)
         )
         targets, groups = fanout.audience(address, run) if is_crowded else (routing.targets(address, run), [])
         if not (targets or groups or address.streams or address.is_read or log.is_kept):

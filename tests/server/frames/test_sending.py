@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from stompbox.broker.addresses.routing import ADMITTED, ROLLED
+from stompbox.broker.queues.queue import Queue
 from stompbox.config.settings import AddressSetting
 from stompbox.config.tables import AddressTable, DivertTable, QueueTable
+from stompbox.server.addressing.transforming import TransformedMessage
 from stompbox.stomp.codec import encode
 from stompbox.stomp.frames import Frame
 from tests.server.turning import LOOKS, World
@@ -217,6 +219,86 @@ def test_rings_make_room_for_a_long_run_in_portions() -> None:
 @pytest.mark.parametrize("kind", XPATHS)
 def test_who_sends_what_is_looked_into_and_goes_has_sent_all_of_it(kind: str) -> None:
     looked_into(XPATHS[kind], 60, is_lost=True)
+
+
+def changed(message: TransformedMessage) -> None:
+    message.headers["y"] = "1"
+
+
+# every other message goes another way, or each is changed
+CHOSEN = {
+    "diverts": {
+        "diverts": (
+            DivertTable(name="d", address="q", forwarding_address="r", filter="x = 1", exclusive=True),
+            DivertTable(name="e", address="q", forwarding_address="s", filter="x = 0"),
+        )
+    },
+    "transformer": {
+        "diverts": (
+            DivertTable(
+                name="d", address="q", forwarding_address="r", transformer=f"{__name__}:{changed.__name__}"
+            ),
+        )
+    },
+    "filters": {
+        "addresses": (
+            AddressTable(
+                name="q", queues=(QueueTable(name="q", filter="x = 0"), QueueTable(name="r", filter="x = 1"))
+            ),
+        )
+    },
+    "subscriptions": {},
+}
+
+
+def chosen_from(kind: str, count: int, *, transaction: str) -> tuple[int, int]:
+    """Lines of the longest step in which a read of so many messages, or their COMMIT, comes to where each is chosen or changed by itself;
+    and how many waited there in all afterwards."""
+    world = World(**CHOSEN[kind])
+    is_topic = kind == "subscriptions"
+    for number in range(20 if is_topic else 0):
+        world.client().say(
+            (
+                "SUBSCRIBE",
+                {"id": "1", "destination": "/topic/q", "selector": f"x = {number % 2}", "ack": "client"},
+            )
+        )
+    client, where = world.client(), "/topic/q" if is_topic else "/queue/q"
+    octets = b"".join(
+        [
+            b"SEND\ndestination:%b\nx:%d\n%b\n%d\0"
+            % (where.encode(), number % 2, transaction.encode(), number)
+            for number in range(count)
+        ]
+    )
+    if transaction:
+        client.say(("BEGIN", {"transaction": "t"}))
+        client.socket.data_received(octets)
+        world.until_idle()
+        octets = b"COMMIT\ntransaction:t\n\n\0"
+    with world.steps() as steps:
+        client.socket.data_received(octets)
+        world.until_idle()
+    there = [held(queue) for queue in world.broker.engine.queues.values()]
+    assert all(offsets == sorted(set(offsets)) for offsets in there)
+    return steps.longest, sum(map(len, there))
+
+
+def held(queue: Queue) -> list[int]:
+    """The offsets of what a queue has, or its consumers, by and by."""
+    segments = [one for binding in queue.bindings for one in binding.taken()] + queue.backlog.segments()
+    return [at for one in sorted(segments, key=lambda one: one.first) for at in range(one.first, one.stop)]
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+@pytest.mark.parametrize("transaction", ["", "transaction:t\n"])
+def test_no_step_is_longer_the_more_messages_are_chosen_or_changed_one_by_one(
+    kind: str, transaction: str
+) -> None:
+    chosen_from(kind, 20, transaction=transaction)  # what is imported first
+    (few, _), (many, there) = (chosen_from(kind, count, transaction=transaction) for count in (250, 750))
+    assert many <= 1.3 * few
+    assert there == {"subscriptions": 20 * 375, "transformer": 1500, "diverts": 3 * 375}.get(kind, 750)
 
 
 def joined(world: World, name: str) -> int:

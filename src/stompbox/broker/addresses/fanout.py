@@ -107,7 +107,8 @@ def _end_showing(address: Address) -> None:
         engine.commits.dirty[address] = None
 
 
-MANY: Final = 256  # queues that are offered a message at once; where there are more, it goes in steps
+# queues that are offered a message, or parts of a run, at once; where there are more, it goes in steps
+MANY: Final = 256
 AT_ONCE: Final = 64  # queues of one step: some tenths of a millisecond
 # times as long as to offer a message to a queue it takes to put off what its selector is asked
 LATER: Final = 8
@@ -244,6 +245,7 @@ class Fanout:
             waiting.untaken.take(ranges)
         if queue.paged_from >= 0:
             engine.log_run(self.address, run, is_loose=True)
+        engine.work.spend(MESSAGE * (len(ranges) - 1))
         for first, stop in ranges:
             if queue.tally is not None:
                 queue.tally.came(run, [(first, stop)])
@@ -285,11 +287,11 @@ def _leaving(fanout: Fanout) -> Iterator[None]:
 
 
 def audience(address: Address, run: Run) -> tuple[Targets, Groups]:
-    """Who gets a run at an address with very many subscriptions: the queues that are offered it at once, and those to be offered it in
-    steps."""
+    """Who gets a run at an address with very many subscriptions, or those that choose: the queues that are offered it at once, and those
+    to be offered it in steps."""
     if not run.queue:
         targets, groups = routing.split(address, run)
-        sizes = [len(queues) if ranges is not None else LATER * len(queues) for queues, ranges in groups]
+        sizes = [len(queues) * (LATER if ranges is None else len(ranges)) for queues, ranges in groups]
         are_few = address.fanout is None and sum(sizes) <= MANY
         is_strict = address.settings.send_to_dla_on_no_route
         if are_few and not any(

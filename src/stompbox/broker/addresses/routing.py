@@ -182,8 +182,11 @@ def asks_of_bodies(address: Address) -> bool:
 
 NUMBERED: Final = 250  # messages of one step whose numbers are looked for, and remembered: half a millisecond
 ADMITTED: Final = 50  # messages that one last-value queue admits in one step: the same
-# and messages for which one ring makes room: each may push out one that stands alone
+# and messages for which one ring makes room: each may push out one that stands alone; the same of those that topic subscriptions choose
 ROLLED: Final = 4 * ADMITTED
+# of those that one queue or divert chooses by its filter, and sends on each by itself where it takes every other one
+CHOSEN: Final = ADMITTED
+TRANSFORMED: Final = ADMITTED // 2  # of those that one divert changes
 ALL: Final = 1 << 62
 
 
@@ -198,10 +201,13 @@ def portion_of(shape: Shape) -> int:
 
 def at_once(address: Address, shape: Shape) -> int:
     """Messages of one run that may go to an address in one step: one where bodies are looked into, and a portion where last-value queues
-    ask for the key of each and take out what it replaces, or rings make room."""
+    ask for the key of each and take out what it replaces, rings make room, diverts change each, or somebody may want every other one."""
     if asks_of_bodies(address):
         return 1
-    cost = sum([_cost_of_admitting(known) for known in _reached(address)])
+    reached = _reached(address)
+    cost = sum([_cost_of_admitting(known) + _cost_of_choosing(known, shape) for known in reached])
+    if address.diverts:
+        cost += _cost_of_diverting(reached, shape)
     return min(portion_of(shape), max(1, ROLLED // cost) if cost else ALL)
 
 
@@ -251,6 +257,28 @@ def _cost_of_admitting(address: Address) -> int:
     for queue in islice(address.anycast.values(), FEW):
         found += _cost_by(queue.rules)
     return found
+
+
+def _cost_of_choosing(address: Address, shape: Shape) -> int:
+    """What it takes to have each message asked about by its queues: one for its subscriptions, however many there are (fanout.py)."""
+    chosen = [
+        queue
+        for queue in islice(address.anycast.values(), FEW)
+        if queue.selector is not None and not matching.is_of_shape(queue.selector, shape)
+    ]
+    return len(chosen) * (ROLLED // CHOSEN) + (address.steps > 0)
+
+
+def _cost_of_diverting(addresses: Iterable[Address], shape: Shape) -> int:
+    """What it takes to send each message by itself along all diverts of these, where one of them changes each, or may want every other
+    one."""
+    diverts = [divert for known in addresses for divert in known.diverts]
+    changing = [divert for divert in diverts if divert.transform is not None]
+    selectors = [divert.selector for divert in diverts if divert.selector is not None]
+    asking = [selector for selector in selectors if not matching.is_of_shape(selector, shape)]
+    if not changing and not asking:
+        return 0
+    return len(changing) * (ROLLED // TRANSFORMED) + len(diverts) * (ROLLED // CHOSEN)
 
 
 def _cost_by(rules: Rules) -> int:
@@ -416,15 +444,16 @@ def _by_values(address: Address, plan: Plan, run: Run, limit: int) -> dict[Selec
     work = address.engine.work
     for index, values in enumerate(zip(*[run.columns[at] for at in plan.at], strict=True)):
         takers = plan.known.get(values)
+        if work.done > limit:
+            return dict.fromkeys(plan.by_value)
         if takers is None:
-            if work.done > limit:
-                return dict.fromkeys(plan.by_value)
             takers = _takers(address, plan, run, index)
             if len(plan.known) >= COMBINATIONS:
                 address.engine.plans.grow(plan, -len(plan.known))
                 plan.known.clear()
             plan.known[values] = takers
             address.engine.plans.grow(plan, 1)
+        work.spend(len(takers))
         for selector in takers:
             add_offset(found.setdefault(selector, []), run.first + index)
     return {**found}
