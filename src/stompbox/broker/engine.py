@@ -372,6 +372,10 @@ class Engine(Catalogue):
             redelivery.expired(self, queue, segment)
         queue.finish_with(segment)
 
+    def expired_at_once(self, queue: Queue, segment: Segment) -> int:
+        """How many of these messages may expire in one step."""
+        return redelivery.expired_at_once(queue, segment)
+
     def dead_letter(self, queue: Queue, segment: Segment, reason: str) -> None:
         self.counters["dead"] += len(segment)
         if queue.reads_the_log:

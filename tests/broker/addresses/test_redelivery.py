@@ -8,6 +8,7 @@ import pytest
 
 from stompbox.broker.addresses import redelivery
 from stompbox.broker.addresses.redelivery import Outcome, Refusal
+from stompbox.broker.addresses.routing import ADMITTED
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
@@ -358,6 +359,22 @@ def test_long_runs_die_in_portions_and_in_order(outcome: Outcome) -> None:
     assert 0 < most <= redelivery.PIECE
     assert [got.body for got in world.waiting_in("DLQ")] == [b"%d" % number for number in range(2 * count)]
     assert world.engine.counters["dead"] == 2 * count
+
+
+def test_fewer_die_in_one_step_where_something_is_done_for_each_of_the_dead() -> None:
+    """A last-value queue asks for the key of each."""
+    world, consumer = consuming(AddressSetting(match="DLQ", default_last_value_key="k"))
+    world.send("DLQ", b"first", headers={"k": "first"})
+    count, numbers = 3 * ADMITTED + 10, [b"%d" % number for number in range(3 * ADMITTED + 10)]
+    world.send("q", *numbers, holes={"k": numbers})
+    consumer.outbox.clear()
+    before, most = 0, 0
+    for _ in world.engine.refusing(consumer, consumer.take_all(), Refusal(Outcome.REJECTED)):
+        dead = world.engine.counters["dead"]
+        before, most = dead, max(most, dead - before)
+    assert 0 < most <= ADMITTED
+    assert [got.body for got in world.waiting_in("DLQ")] == [b"first", *numbers]
+    assert world.engine.counters["dead"] == count
 
 
 def test_long_runs_that_fail_stay_whole() -> None:

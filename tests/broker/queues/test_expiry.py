@@ -6,8 +6,11 @@ import time
 
 import pytest
 
+from stompbox.broker.addresses.routing import ADMITTED
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.expiry import LATEST, check, with_expiry
+from stompbox.broker.queues.reclaim import purge
+from stompbox.broker.work import COPY
 from stompbox.config.settings import AddressSetting, AddressSettings
 from stompbox.errors import IllegalFrame
 from stompbox.message import Shape
@@ -208,6 +211,46 @@ def test_a_reader_of_the_past_sees_nothing_expire() -> None:
     world.on_stream(world.consumer(), "s", 0)
     world.settle()
     assert "expired" not in world.engine.addresses
+
+
+def test_what_expires_to_where_something_is_done_for_each_goes_in_portions_and_in_order() -> None:
+    """A last-value queue asks for the key of each."""
+    to_keys = AddressSetting(match="expired", default_last_value_key="k")
+    world = World(TO_EXPIRED, to_keys, portion=COPY)
+    count = 3 * ADMITTED + 10
+    world.send("expired", b"first", headers={"k": "0"})
+    for first in (0, count):
+        numbers = [b"%d" % number for number in range(first, first + count)]
+        world.send("q", *numbers, holes={"k": numbers}, expires=NOW + 10)
+    world.engine.tick(NOW + 20)
+    before = most = expired = world.engine.counters["expired"]
+    while world.engine.dispatch_rest(lambda: False):
+        expired = world.engine.counters["expired"]
+        before, most = expired, max(most, expired - before)
+    assert 0 < most <= ADMITTED
+    assert expired == 2 * count
+    assert world.engine.counters["replaced"] == 1
+    assert [got.body for got in world.waiting_in("expired")] == numbers_up_to(2 * count)
+    assert not world.engine.returning
+
+
+def test_what_is_purged_while_it_expires_is_gone_once() -> None:
+    world = World(TO_EXPIRED, AddressSetting(match="expired", default_last_value_key="k"), portion=COPY)
+    for _ in range(3):
+        world.send("q", *[b"x"] * (2 * ADMITTED), headers={"k": "0"}, expires=NOW + 10)
+    world.engine.tick(NOW + 20)
+    purge(world.queue("q"))
+    world.settle()
+    counters = world.engine.counters
+    assert counters["expired"] + counters["purged"] == 6 * ADMITTED
+    assert world.queue("q").backlog.count == 0
+    purge(world.queue("expired"))
+    world.settle()
+    assert world.engine.memory.taken == 0
+
+
+def numbers_up_to(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
 
 
 def test_expiring_messages_cost_no_scan() -> None:

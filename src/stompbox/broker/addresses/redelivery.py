@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from stompbox.broker.addresses import routing
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.segments import Segment
@@ -144,13 +145,35 @@ def is_much(sent: Sequence[Sent], outcome: Outcome) -> bool:
 
 
 def _each(one: Sent, outcome: Outcome) -> int:
-    """For how many messages of a segment something is done for each: they become dead letters, or wait, each for itself."""
+    """For how many messages of a segment something is done for each: they become dead letters, or wait, each for itself. A dead letter
+    counts for several where it takes as long to send it."""
     binding, segment = one
     if outcome is Outcome.FAILED:
         settings = binding.queue.settings
         is_last = 0 <= settings.max_delivery_attempts <= segment.failures + 1
-        return len(segment) if is_last or settings.redelivery_collision_avoidance_factor else 0
-    return len(segment) if outcome is Outcome.REJECTED else 0
+        if not is_last:
+            return len(segment) if settings.redelivery_collision_avoidance_factor else 0
+    elif outcome is not Outcome.REJECTED:
+        return 0
+    return len(segment) * _weight(binding.queue, segment)
+
+
+def _weight(queue: QueueState, segment: Segment) -> int:
+    return max(1, PIECE // _at_once(queue, queue.settings.dead_letter_address, segment))
+
+
+def _at_once(queue: QueueState, name: str | None, segment: Segment) -> int:
+    """Messages of a segment that may be sent to this address in one step."""
+    address = address_of(queue)
+    target = address.engine.addresses.get(_placed(address, name) or "")
+    if target is None or (target.only is not None and target.only.is_simple):
+        return routing.ALL
+    return routing.at_once(target, segment.run.shape)
+
+
+def expired_at_once(queue: QueueState, segment: Segment) -> int:
+    """Messages of a segment that may expire in one step."""
+    return len(segment) if queue.reads_the_log else _at_once(queue, queue.settings.expiry_address, segment)
 
 
 def _pieces(sent: Sequence[Sent], outcome: Outcome) -> Iterator[list[Sent]]:
@@ -161,8 +184,9 @@ def _pieces(sent: Sequence[Sent], outcome: Outcome) -> Iterator[list[Sent]]:
     for one in sent:
         binding, segment = one
         while (each := _each(one, outcome)) > left:
-            if left:
-                part.append((binding, segment.cut(segment.first + left)))
+            weight = each // len(segment)
+            if left >= weight:
+                part.append((binding, segment.cut(segment.first + left // weight)))
             yield part
             part, left = [], PIECE
         left -= each

@@ -109,14 +109,30 @@ def _expiring(queue: LoggedQueue) -> Iterator[None]:
     engine = queue.engine
     while queue.id in engine.queues and (found := queue.expiring.due(engine.now, STEP)):
         for segment in found:
-            queue.expired(queue.backlog.remove(segment))
-        engine.work.spend(COPY * len(found))
-        yield
+            if segment.home is not None:  # else it was taken out meanwhile
+                yield from _expiring_of(queue, queue.backlog.remove(segment))
+                engine.work.spend(COPY)
+                yield
     if queue.id not in engine.queues:
         return
     queue.expiring.go_on()
     if queue.paged_from >= 0 or queue.later is not None:
         queue.dispatch()
+
+
+def _expiring_of(queue: LoggedQueue, segment: Segment) -> Iterator[None]:
+    """What has expired goes at once, or as much of it in each step as the address may be sent to which it goes. The queue has it still."""
+    engine = queue.engine
+    most = engine.expired_at_once(queue, segment)
+    if most < len(segment):
+        dispatch.withhold(engine, [queue])
+        while most < len(segment) and queue.id in engine.queues:
+            queue.expired(segment.cut(segment.first + most))
+            engine.work.spend(COPY)
+            yield
+        dispatch.release(engine, [queue])
+    if queue.id in engine.queues:
+        queue.expired(segment)
 
 
 def wake_one(queue: LoggedQueue, segment: Segment) -> None:
