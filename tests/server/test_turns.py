@@ -12,6 +12,7 @@ import pytest
 from stompbox.broker import commits
 from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.message import ANYCAST
+from stompbox.security import User
 from stompbox.server.requests.replies import in_turns
 from stompbox.server.transport.tcp import Socket
 from stompbox.server.turns import LATE, MODEST, PART, SHARES, Line
@@ -97,6 +98,18 @@ def test_those_who_have_much_left_have_their_turns_one_after_the_other() -> None
     middle = done[len(done) // 2]
     assert max(middle) - min(middle) <= LOOKS, "all have come equally far"
     assert done[-1] == [100] * 8
+
+
+def test_who_has_many_connections_has_no_more_turns_than_who_has_one() -> None:
+    world = World()
+    one, *many = clients = [world.client() for _ in range(51)]
+    for client in many:
+        client.connection.user = User("many")
+    for client in reversed(clients):
+        client.say_much(receipts("r", 100))
+    while len(one.confirmed()) < 100:
+        world.turn()
+    assert sum(len(client.confirmed()) for client in many) <= 300
 
 
 def test_a_client_that_says_little_is_heard_at_once_however_many_wait() -> None:

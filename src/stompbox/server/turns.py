@@ -38,8 +38,9 @@ A turn is what the loop does from one look at the sockets to the next, and there
    more; then modest reads, those of no more than MODEST octets: with half of LATE at the least the fresh ones, which have waited from
    their first frame on, and with half of what is left now those that have begun; then what else clients ask for, and what goes on in
    portions in the engine (broker/work.py). Of these two the one that came second comes first in the next turn, and second it comes only
-   where time is left. Each has a queue (round robin), and who is served has a share of the turn; a fresh read has an equal part, one frame
-   at the least, and has begun then. Whose last read was not obeyed in one go is among those that have begun from the first.
+   where time is left. Each has a queue, in which users come one after the other, and the connections of each (round robin), so that who
+   has a thousand of them has no more turns than who has one; and who is served has a share of the turn; a fresh read has an equal part,
+   one frame at the least, and has begun then. Whose last read was not obeyed in one go is among those that have begun from the first.
 
 Why modest reads go before: where the loop is late a client that says little has said more in one read, and would wait behind hundreds who
 say much until each of them has had a share, which makes its next read larger. Why fresh ones do: who says a frame does not wait for
@@ -52,7 +53,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABCMeta, abstractmethod
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from time import perf_counter
@@ -176,6 +177,42 @@ class Line(_InTurns):
             self._plan()
 
 
+class InLine:
+    """What waits for one kind of turn. Those whose it is have one after the other, however much of it is theirs; what one has is done in
+    the order in which it came."""
+
+    __slots__ = ("_count", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[object, deque[Work]] = (
+            OrderedDict()
+        )  # by whose it is, who comes next the first
+        self._count = 0
+
+    def append(self, work: Work, by: object) -> None:
+        own = self._waiting.get(by)
+        if own is None:
+            self._waiting[by] = deque((work,))
+        else:
+            own.append(work)
+        self._count += 1
+
+    def take(self) -> tuple[Work, object]:
+        """What comes next, and whose it is, who comes again behind the others. There must be something."""
+        by, own = self._waiting.popitem(last=False)
+        work = own.popleft()
+        if own:
+            self._waiting[by] = own
+        self._count -= 1
+        return work, by
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"<InLine {self._count} of {len(self._waiting)}>"
+
+
 class OfLoop:
     """What the sockets of one loop share."""
 
@@ -194,10 +231,10 @@ class Turns(OfLoop):
         self.broker = broker
         self.clock = clock
         self.obey(configuration)
-        self._outward: deque[Work] = deque()
-        self._fresh: deque[Work] = deque()
-        self._begun: deque[Work] = deque()
-        self._inward: deque[Work] = deque()
+        self._outward = InLine()
+        self._fresh = InLine()
+        self._begun = InLine()
+        self._inward = InLine()
         self._queues = (self._outward, self._fresh, self._begun, self._inward)
         self._due: deque[Callable[[], None]] = deque()  # what was put off because a turn was over
         self._is_begun = False
@@ -260,9 +297,10 @@ class Turns(OfLoop):
         until, clock = self.allowance(), self.clock
         return lambda: clock() < until
 
-    def later(self, work: Work, rank: int = INWARD) -> None:
-        """Goes on with it in the next turn, and in each after it, until nothing is left. `rank`: OUTWARD to INWARD."""
-        self._queues[rank].append(work)
+    def later(self, work: Work, rank: int = INWARD, *, by: object = None) -> None:
+        """Goes on with it in the next turn, and in each after it, until nothing is left. `rank`: OUTWARD to INWARD. `by`: whose it is, and
+        shares the turns with all that is so; None: nobody else's."""
+        self._queues[rank].append(work, work if by is None else by)
         self.broker.flush_soon()
 
     def in_time(self, work: Callable[[], None]) -> None:
@@ -401,14 +439,14 @@ class Turns(OfLoop):
             pass
         self.broker.deliveries.put_off()
 
-    def _go_through(self, waiting: deque[Work], rest: deque[Work], until: float, least: float) -> None:
-        """Each once, as long as there is time; in equal parts of `least` seconds or more, also of who comes last. What is not done then
-        waits in `rest`."""
+    def _go_through(self, waiting: InLine, rest: InLine, until: float, least: float) -> None:
+        """As many turns as there are pieces of work, as long as there is time; in equal parts of `least` seconds or more, also of who comes
+        last. What is not done then waits in `rest`."""
         for left in range(len(waiting), 0, -1):
             now = self.clock() + self._lent
-            work = waiting.popleft()
+            work, by = waiting.take()
             if work(now + max(least, (until - now) / left)):
-                rest.append(work)
+                rest.append(work, by)
             if self.clock() + self._lent >= until:
                 return
 

@@ -199,10 +199,19 @@ class Reading:
     def _wait(self, rank: int = INWARD) -> None:
         if not self.is_waiting:
             self.is_waiting, self.is_modest, self.is_much = True, rank != INWARD, False
-            self.turns.later(self._have_turn, rank)
+            self._stand_in_line(rank)
             # a fresh one has its turn soon: to tell the transport, and to take it back, costs a third of what obeying does
             if rank != FRESH:
                 self._look_at_reading()
+
+    def _stand_in_line(self, rank: int) -> None:
+        """Its user has a turn as often as any other, however many connections are the user's; a stranger is somebody else."""
+        connection = self.connection
+        self.turns.later(
+            self._have_turn,
+            rank,
+            by=connection.user.name if connection.decoder.logged_in else connection,
+        )
 
     def _have_turn(self, until: float) -> bool:
         """Obeys in this turn what was left of earlier ones. True when that was not all, and it waits where it did."""
@@ -242,10 +251,10 @@ class Reading:
             return True
         if self.steps is not None or self.is_much:
             self.is_modest = False  # a frame takes long, or more has come meanwhile
-            self.turns.later(self._have_turn)
+            self._stand_in_line(INWARD)
             return False
         if is_fresh:
-            self.turns.later(self._have_turn, FRESH)
+            self._stand_in_line(FRESH)
         return not is_fresh
 
     def _obey_left(self, until: float) -> None:
