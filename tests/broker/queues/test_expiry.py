@@ -249,6 +249,20 @@ def test_what_is_purged_while_it_expires_is_gone_once() -> None:
     assert world.engine.memory.taken == 0
 
 
+def test_a_queue_that_is_deleted_while_it_expires_keeps_nothing() -> None:
+    world = World(TO_EXPIRED, AddressSetting(match="expired", default_last_value_key="k"), portion=COPY)
+    for _ in range(3):
+        world.send("q", *[b"x"] * (2 * ADMITTED), headers={"k": "0"}, expires=NOW + 10)
+    world.engine.tick(NOW + 20)
+    assert 0 < world.engine.counters["expired"] < 6 * ADMITTED
+    world.engine.drop_queue(world.queue("q"))
+    world.settle()
+    assert world.engine.counters["expired"] < 6 * ADMITTED
+    purge(world.queue("expired"))
+    world.settle()
+    assert world.engine.memory.taken == 0
+
+
 def numbers_up_to(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
