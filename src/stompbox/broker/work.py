@@ -24,6 +24,8 @@ LOOK: Final = (
     MESSAGE // 4
 )  # and to look at what waits first for one of those who take messages, or at whether one of them takes some
 COPY: Final = 10 * MESSAGE  # and to publish it again elsewhere
+# consumers that are asked in one go about one segment: very many may have no credit, or each of them credit for one message
+ASKED: Final = 128
 
 
 class Work:

@@ -11,6 +11,7 @@ import pytest
 
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.queues.lanes import LANES
+from stompbox.broker.work import ASKED
 from stompbox.config.settings import AddressSetting
 from tests.broker.world import World
 
@@ -262,3 +263,38 @@ def test_a_reader_of_a_queue_that_keeps_its_messages_leaves_without_a_look_at_th
         return instructions[0]
 
     assert cost(MANY) <= MARGIN * cost(FEW)
+
+
+VERY_MANY = 600  # more than are asked in one go
+
+
+def prioritized(world: World, number: int) -> Consumer:
+    consumer = plain(world, number)
+    consumer.priority = number % 3
+    return consumer
+
+
+def same_selector(world: World, number: int) -> Consumer:
+    return world.consumer(f"c{number}", prefetch=1, selector="a = '1'")
+
+
+@pytest.mark.parametrize("join", [plain, prioritized, same_selector])
+@pytest.mark.parametrize("group", ["", "g"])
+def test_very_many_consumers_have_their_turn_in_portions(join: Join, group: str) -> None:
+    """Of a run each of them gets one message; then nobody has credit for the next, who had credit until then."""
+    world = World(portion=5_000)
+    consumers = {f"c{number}": world.on_queue(join(world, number), "q") for number in range(VERY_MANY)}
+    headers = {"a": "1"}
+    holes = {"JMSXGroupID": [b"%d" % number for number in range(VERY_MANY)]} if group else {}
+    world.send("q", *[b"%d" % number for number in range(VERY_MANY)], headers=headers, holes=holes)
+    found = world.out()
+    assert len(found) <= ASKED
+    found += world.settle()
+    assert sorted(int(one.body) for one in found) == list(range(VERY_MANY))
+    assert {one.consumer for one in found} == set(consumers)
+    with counted() as calls:
+        world.send("q", b"next", headers={**headers, **({"JMSXGroupID": "next"} if group else {})})
+    assert calls[0] < 20 * ASKED
+    assert not world.settle()
+    world.ack(consumers["c7"], next(one for one in found if one.consumer == "c7"))
+    assert [(one.consumer, one.body) for one in world.settle()] == [("c7", b"next")]

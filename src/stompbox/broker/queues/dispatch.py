@@ -19,7 +19,7 @@ from stompbox.broker.queues.groups import Groups
 from stompbox.broker.queues.lanes import Key, Lane, takes
 from stompbox.broker.queues.order import Head
 from stompbox.broker.queues.roundrobin import RoundRobin
-from stompbox.broker.work import HANDED, LOOK
+from stompbox.broker.work import ASKED, HANDED, LOOK, MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -173,6 +173,9 @@ def hand_out_groups(
             owner = None
         next = groups.next(takers) if owner is None else None
         if owner is None and next is None:
+            if takers:
+                work.spend(MESSAGE * ASKED)
+                queue.go_on_later()
             if part.segment is not segment:
                 segment.cut(part.segment.first)
             return False

@@ -19,6 +19,7 @@ from zlib import crc32
 
 from stompbox.broker.kinds import Rules
 from stompbox.broker.logs.segments import Segment, key_of, values_of
+from stompbox.broker.work import ASKED
 from stompbox.message import GROUP, GROUP_SEQUENCE, Run
 
 if TYPE_CHECKING:
@@ -87,9 +88,12 @@ class Groups:
         return self._takers.get(self._owners.get(key, 0))
 
     def next(self, takers: RoundRobin[Binding]) -> Binding | None:
-        """Who of the takers is the next owner: each that has credit in turn."""
+        """Who of the takers is the next owner: each that has credit in turn. None where nobody has, or ASKED of them have not: then there
+        are others left."""
         self._turn += 1
-        while takers:
+        for _ in range(ASKED):
+            if not takers:
+                return None
             found = takers[self._turn % len(takers)]
             if found.consumer.has_credit:
                 return found

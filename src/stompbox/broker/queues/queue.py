@@ -23,7 +23,7 @@ from stompbox.broker.queues.logged import LoggedQueue
 from stompbox.broker.queues.room import Unread
 from stompbox.broker.queues.roundrobin import RANK, RoundRobin
 from stompbox.broker.undelivered import TOO_OFTEN
-from stompbox.broker.work import HANDED, MESSAGE
+from stompbox.broker.work import ASKED, HANDED, MESSAGE
 from stompbox.message import Run
 from stompbox.selectors import Selector
 
@@ -180,13 +180,15 @@ class Queue(LoggedQueue):
                 if takers.is_lasting and takers is not self.ready and not only.consumer.has_credit:
                     only.leave_out(takers)
             return is_left
-        while count:
+        for _ in range(ASKED):
+            if not count:
+                return True
             at = takers.turn = (takers.turn + 1) % count
             if not self.give(takers[at], segment, -(-len(segment) // left), takers):
                 return False
             count = count if takers.turn == at else len(takers)
             left = left - 1 or count  # shares differ by one at most, when all have credit
-        return True
+        return self._ask_others_later(takers)
 
     def give(
         self, binding: Binding, segment: Segment, most: int, takers: RoundRobin[Binding] | None = None
@@ -206,13 +208,22 @@ class Queue(LoggedQueue):
     def _share_by_priority(self, segment: Segment, takers: RoundRobin[Binding]) -> bool:
         """Shares a segment out by priority: a lower one gets what those before have no credit for. True when something is left."""
         left = 0
-        while takers:
+        for _ in range(ASKED):
+            if not takers:
+                return True
             count = takers.equals
             left = min(left, count) or count
             at = takers.turn = takers.turn + 1 if takers.turn + 1 < count else 0
             if not self.give(takers[at], segment, -(-len(segment) // left), takers):
                 return False
             left -= 1
+        return self._ask_others_later(takers)
+
+    def _ask_others_later(self, takers: RoundRobin[Binding]) -> bool:
+        """ASKED consumers had their turn, and something is left; where there are more they have theirs when the queue goes on."""
+        self.engine.work.spend(MESSAGE * ASKED)
+        if takers:
+            self.go_on_later()
         return True
 
     def share_among(self, segment: Segment, bindings: Sequence[Binding]) -> bool:
