@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any, cast
 
 import pytest
 
-from stompbox.server.session.framelog import LOGGED, By, FrameLog, Frames, Wish, masked
-from tests.server.turning import World
+from stompbox.server.session.framelog import LOGGED, SHOWN, By, FrameLog, Frames, Wish, masked
+from stompbox.server.transport.tcp import Socket
+from tests.server.turning import Recorded, World
 
 STREAM = (
     b"\n\r\nCONNECT\nlogin:a\npasscode:b\n\n\0\n\n"
@@ -90,6 +92,29 @@ def test_what_one_read_has_brought_is_logged_in_turns(monkeypatch: pytest.Monkey
         most, before = max(most, len(logged) - before), len(logged)
     assert logged.count("IN") == 2000
     assert most < 500
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_very_small_frames_are_logged_in_turns_before_a_login_too(
+    monkeypatch: pytest.MonkeyPatch, *, is_known: bool
+) -> None:
+    """All of them are no frames that anybody may send: the first ends the connection, and what came behind it is not logged."""
+    logged: list[str] = []
+    monkeypatch.setattr(FrameLog, "_write", lambda _, way, *__: logged.append(way))
+    world = World()
+    frames = b"A\n\n\0" * 15_000
+    if is_known:
+        client = world.client("1.2")
+        world.broker.frames.add(Wish(By.CONNECTION, str(client.connection.session_id)))
+        client.socket.data_received(frames)
+    else:
+        socket = Socket(world.broker, world.acceptor)
+        socket.connection_made(Recorded())
+        socket.data_received(b"\n")
+        world.broker.frames.add(Wish(By.PEER, cast(Any, socket._receiver).peer))
+        socket.data_received(frames)
+    world.until_idle()
+    assert 0 < logged.count("IN") <= SHOWN // 4
 
 
 def test_what_very_much_is_said_to_a_client_is_logged_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,9 +278,7 @@ class Reading:
         """The one place where bytes meet the decoder: whatever it finds at fault, at once or later, is an ERROR and the close."""
         frames = self.connection.frames
         if frames is not None:
-            if len(data) > SHOWN and self.connection.decoder.logged_in:
-                self._put_off(data[SHOWN:], is_next=True)
-                data = data[:SHOWN]
+            data = self._shown(data)
             frames.came(data)
         try:
             events = self.connection.decoder.receive(data)
@@ -288,12 +286,20 @@ class Reading:
             events = faulty(error)
         self._obey_all(events, until)
 
+    def _shown(self, data: bytes) -> bytes:
+        """What is logged and obeyed now of a read whose frames are logged. The rest comes before all else that waits."""
+        if len(data) > SHOWN:
+            self._put_off(data[SHOWN:], is_next=True)
+        return data[:SHOWN]
+
     def _feed_first(self, data: bytes, until: float) -> None:
         """No more of a stranger is looked at than one frame may have, however it comes: as EOLs, in pieces, in many messages."""
         connection = self.connection
         limit = connection.options.max_frame_size_before_login
         most = limit + SLACK
         room = most - self._before_login
+        if connection.frames is not None:
+            data = self._shown(data)
         self._before_login += len(data)
         if len(data) > room:
             self._put_off(data[room:], is_next=True)
