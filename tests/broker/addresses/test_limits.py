@@ -436,3 +436,31 @@ def test_large_bodies_take_no_memory() -> None:
     played.engine.publish(played.address("q"), large)
     assert not played.engine.memory.is_full
     assert not played.queue("q").is_paged
+
+
+def test_of_very_many_subscriptions_none_is_asked_whether_it_is_empty_where_its_count_is_sure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played = world(FAIL, match="t", max_size_messages=3)
+    for number in range(100):
+        played.on_topic(played.consumer(str(number)), "t")
+    asked: list[object] = []
+    monkeypatch.setattr(limits, "is_empty", asked.append)
+    assert fits(played, 9, "t") == 3
+    played.send_to_topic("t", BODY)
+    assert fits(played, 9, "t") == 2
+    assert asked == []
+
+
+def test_what_a_subscription_had_before_there_was_a_limit_is_right_when_it_is_empty() -> None:
+    played = World()
+    consumer = played.on_topic(played.consumer("c"), "t")
+    played.send_to_topic("t", BODY, BODY)
+    address = played.address("t")
+    address.settings = world(FAIL, match="t", max_size_messages=3).address("t").settings
+    limits.apply(address)
+    for one in played.out():
+        played.ack(consumer, one)
+    assert fits(played, 9, "t") == 3
+    played.send_to_topic("t", BODY)
+    assert fits(played, 9, "t") == 2

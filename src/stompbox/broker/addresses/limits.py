@@ -75,13 +75,22 @@ class AddressLimits:
         """(bytes, messages) not consumed: of anycast queues together, of subscriptions the one that has most."""
         queues = self.address.anycast.values()
         found = [queue.tally.look(is_empty=is_empty(queue)) for queue in queues if queue.tally is not None]
-        others = [
-            queue.tally.look(is_empty=is_empty(queue))
-            for queue in self.address.topics.values()
-            if queue.tally is not None
-        ]
-        most = (max([size for size, _ in others], default=0), max([count for _, count in others], default=0))
+        most = self._most()
         return sum([size for size, _ in found]) + most[0], sum([count for _, count in found]) + most[1]
+
+    def _most(self) -> tuple[int, int]:
+        """What the subscription has that has most. There may be thousands: who has nothing is passed over, and who is empty is asked where
+        that may be wrong."""
+        queues = [
+            queue
+            for queue in self.address.topics.values()
+            if queue.tally is not None and (queue.tally.count > 0 or queue.tally.is_guessed)
+        ]
+        tallies = [queue.tally for queue in queues if queue.tally is not None]
+        if [tally for tally in tallies if tally.is_guessed]:
+            for queue, tally in zip(queues, tallies, strict=True):
+                tally.look(is_empty=tally.is_guessed and is_empty(queue))
+        return max([0, *[tally.size for tally in tallies]]), max([0, *[tally.count for tally in tallies]])
 
     def room(self) -> tuple[int, int]:
         """(bytes, messages) that fit; not more than nothing when it is full."""
@@ -196,7 +205,7 @@ def meter(queue: Queue) -> None:
     if address_of(queue).limits is None or queue.kind not in METERED:
         queue.measure(None)
     elif queue.tally is None:
-        queue.measure(Tally())
+        queue.measure(Tally(is_guessed=not is_empty(queue)))
 
 
 def measure(engine: Engine, sizes: Callable[[Iterable[int]], Mapping[int, tuple[int, int]]]) -> None:
@@ -217,7 +226,7 @@ def estimate(queue: Queue, count: int, stored: tuple[int, int]) -> None:
     """So many messages wait in a queue, of all those that the store has of its log: how many these are, and their octets."""
     if queue.tally is not None and count:
         messages, size = stored
-        queue.tally.less(-(count * size // messages if messages else queue.backlog.size), -count)
+        queue.tally.guess(count * size // messages if messages else queue.backlog.size, count)
 
 
 def require(sends: Iterable[tuple[Address, Run]]) -> None:

@@ -260,10 +260,12 @@ class Remembered:
 class Tally:
     """A tally counts what was routed to one queue and is not consumed."""
 
-    __slots__ = ("count", "size")
+    __slots__ = ("count", "is_guessed", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_guessed: bool = False) -> None:
+        """Counts nothing yet. `is_guessed`: the queue may have messages already, and until it is empty the tally may be wrong."""
         self.size = self.count = 0
+        self.is_guessed = is_guessed
 
     def came(self, run: Run, ranges: Iterable[tuple[int, int]]) -> None:
         head = run.shape.octets
@@ -284,8 +286,14 @@ class Tally:
         self.count -= count
         self.size -= size
 
+    def guess(self, size: int, count: int) -> None:
+        """Counts messages that are there after a restart, with about so many octets."""
+        self.is_guessed = True
+        self.less(-size, -count)
+
     def clear(self) -> None:
         self.size = self.count = 0
+        self.is_guessed = False
 
     def look(self, *, is_empty: bool) -> tuple[int, int]:
         """What is taken, as (bytes, messages). What was only guessed at, after a restart, is put right when the queue is empty."""
