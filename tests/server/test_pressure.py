@@ -1,4 +1,4 @@
-"""Who waits for a disk that is behind: those who send it much, and nobody else."""
+"""Who waits for a disk that is behind: those who send it much, and nobody else; and what waiting costs, however many wait."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.limits import AddressLimits
+from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.server import pressure
-from stompbox.server.pressure import LITTLE, MOST, UNSAVED, Reason
-from tests.server.turning import Client, World
+from stompbox.server.pressure import LITTLE, MOST, SOME, UNSAVED, Reason
+from tests.server.turning import LOOKS, Client, World
 from tests.server.world import KINDS, House, configured, play
 
 
@@ -71,6 +74,98 @@ def test_who_sends_the_disk_little_goes_on_for_longer_and_not_without_end() -> N
     world.broker.engine.unsaved = MOST
     send(sender, LITTLE // 2)
     assert not is_read(sender)
+
+
+def test_very_many_who_need_not_wait_any_more_go_on_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pressure, "FEW", 1)
+    world = behind(MOST)
+    senders = [world.client() for _ in range(100)]
+    for sender in senders:
+        world.broker.pressure.hold(sender.connection, Reason.BEHIND)
+    other = world.client()
+    world.broker.pressure.hold(other.connection, Reason.REQUESTS)
+    world.broker.engine.unsaved = 0
+    world.broker.pressure.relieve()
+    assert len([sender for sender in senders if is_read(sender)]) <= LOOKS + 1
+    world.broker.pressure.hold(senders[0].connection, Reason.BEHIND)  # once more, and nothing comes after it
+    world.broker.pressure.relieve()
+    world.until_idle()
+    assert all(is_read(sender) for sender in senders)
+    assert not is_read(other)
+
+
+ONE_EACH = AddressSetting(match="#", max_size_messages=1, address_full_policy=AddressFullPolicy.BLOCK)
+
+
+def taken(world: World, count: int) -> None:
+    """All that waits in so many queues."""
+    taker = world.client()
+    for number in range(count):
+        taker.say(("SUBSCRIBE", {"id": str(number), "destination": f"/queue/{number}"}))
+    world.until_idle()
+    world.turn(5)
+
+
+def test_who_waits_for_room_in_very_many_addresses_is_looked_at_for_one_after_the_other() -> None:
+    world = World(address_settings=(ONE_EACH,))
+    sender, count = world.client(), 300
+    sends = [("SEND", {"destination": f"/queue/{number}", "transaction": "t"}) for number in range(count)]
+    sender.say(("BEGIN", {"transaction": "t"}), *sends, ("COMMIT", {"transaction": "t"}))
+    world.until_idle()
+    waiting = world.broker.pressure
+    assert not is_read(sender)
+    assert len(waiting.full) == 1
+    assert [reason.value for reason in waiting.waiting[sender.connection]] == ["full"]
+    taken(world, count - 1)
+    for _ in range(count):
+        world.broker.flush()
+    assert not is_read(sender), "the last of them is full still"
+    assert len(waiting.full) == 1
+    taken(world, count)
+    for _ in range(count):
+        world.broker.flush()
+    assert is_read(sender)
+    assert not (waiting.full or waiting.waiting)
+
+
+def test_who_leaves_while_very_many_addresses_are_full_waits_for_none_of_them() -> None:
+    world = World(address_settings=(ONE_EACH,))
+    sender = world.client()
+    for number in range(3):
+        world.broker.pressure.hold(sender.connection, AddressLimits(world_address(world, sender, number)))
+    sender.socket.connection_lost(None)
+    world.until_idle()
+    assert repr(world.broker.pressure) == "<Pressure 0 connections wait>"
+    assert not world.broker.pressure.full
+
+
+def world_address(world: World, client: Client, number: int) -> Address:
+    client.say(("SEND", {"destination": f"/topic/{number}"}))
+    world.until_idle()
+    return world.broker.engine.addresses[str(number)]
+
+
+def test_of_very_many_full_addresses_some_are_looked_at_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(address_settings=(ONE_EACH,))
+    senders = [world.client() for _ in range(2 * SOME + 1)]
+    for number, sender in enumerate(senders):
+        sender.say(("SEND", {"destination": f"/queue/{number}"}))
+    world.until_idle()
+    assert not any(is_read(sender) for sender in senders)
+    looked = [0]
+    has_room_again = AddressLimits.has_room_again
+
+    def count(limits: AddressLimits) -> bool:
+        looked[0] += 1
+        return has_room_again(limits)
+
+    monkeypatch.setattr(AddressLimits, "has_room_again", count)
+    world.broker.flush()
+    assert looked[0] == SOME
+    taken(world, len(senders))
+    for _ in range(3):
+        world.broker.flush()
+    assert all(is_read(sender) for sender in senders)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.errors import LONGEST
+from stompbox.server.limiting import LINES
+from tests.server.turning import World
 from tests.server.world import House, configured, play
 from tests.users import users
 
@@ -46,3 +49,23 @@ def test_an_error_repeats_so_much_and_no_more(
     with caplog.at_level(logging.INFO):
         play(configured(tmp_path, top=TOP), story)
     assert max([len(record.getMessage()) for record in caplog.records]) <= 2 * LONGEST
+
+
+@pytest.mark.parametrize("most", [0, 3, 1000])
+def test_very_many_addresses_that_are_full_have_so_many_lines_and_no_more(
+    caplog: pytest.LogCaptureFixture, most: int
+) -> None:
+    one_each = AddressSetting(match="#", max_size_messages=1, address_full_policy=AddressFullPolicy.BLOCK)
+    world = World(address_settings=(one_each,), max_refusals_logged=most)
+    sender = world.client()
+    sends = [("SEND", {"destination": f"/queue/{number}", "transaction": "t"}) for number in range(50)]
+    sender.say(("BEGIN", {"transaction": "t"}), *sends, ("COMMIT", {"transaction": "t"}))
+    world.until_idle()
+    world.turn(5)
+    lines = world.broker.pressure.lines
+    said = [record.getMessage() for record in caplog.records if record.name == "stompbox.limits"]
+    assert len(said) == lines.said == min(most, LINES)
+    assert lines.unsaid == {"address-full": 50 - len(said)}
+    lines.sum_up()
+    assert caplog.messages[-1].startswith(f"{50 - len(said)} more times an address was full")
+    assert not lines.unsaid

@@ -14,6 +14,7 @@ away, what waits was never taken.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox.limits")
 
+LINES: Final = 20  # of the log in one go
 HELD: Final = 1 << 20  # octets of frames that wait for room on a connection that consumes
 
 _EFFECT: Final = {
@@ -70,9 +72,14 @@ def refuse(connection: ClientConnection, event: Sends, addresses: Iterable[Addre
 
 
 def tell(broker: Core) -> None:
-    """Says once that an address is full, and once that it is not any more."""
+    """Says once that an address is full, and once that it is not any more: LINES in one go, and of those beyond `max-refusals-logged` in
+    a minute how many there were. A client makes addresses full as often as it likes."""
     full, broker.engine.full = broker.engine.full, []
-    for limits, is_full, dropped in full:
+    lines = broker.pressure.lines
+    for number, (limits, is_full, dropped) in enumerate(full):
+        if number >= LINES or not lines.takes():
+            lines.leave_out(CODE)
+            continue
         if is_full:
             name, effect = limits.address.name, _EFFECT[limits.policy]
             log.warning(
@@ -81,6 +88,12 @@ def tell(broker: Core) -> None:
         else:
             said = f"; {dropped} messages were dropped" if dropped else ""
             log.warning("address %s has room again%s", limits.address.name, said)
+
+
+def sum_up(unsaid: Counter[str]) -> None:
+    """Says of how many addresses nothing was said."""
+    text = "%d more times an address was full, or had room again, within a minute (max-refusals-logged)"
+    log.warning(text, unsaid.total())
 
 
 class Holding:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses.address import Address
@@ -27,6 +28,8 @@ from stompbox.broker.addresses.contracts import Limits
 from stompbox.broker.addresses.unitofwork import is_failing
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.message import Run
+from stompbox.server.limiting import sum_up
+from stompbox.server.summaries import Lines
 
 if TYPE_CHECKING:
     from stompbox.server.seam import ClientConnection, Core
@@ -38,6 +41,8 @@ READ: Final = 256 << 10  # bytes of one read of a socket
 UNREAD: Final = 1 << 20  # bytes beyond what the systems of both sides hold
 TURN: Final = 0.005  # seconds
 LOOK: Final = 5.0  # seconds
+SOME: Final = 100  # addresses that are looked at in one go
+FEW: Final = 64  # connections that go on in one step: each is read again, which takes 10 us and more
 
 
 class Reason(Enum):
@@ -49,14 +54,24 @@ class Reason(Enum):
     PIECES = "pieces"  # of a large body, faster than the disk
 
 
+RELIEVED: Final = (Reason.BEHIND, Reason.DISK, Reason.PIECES)
+
+
 class Pressure:
     def __init__(self, broker: Core) -> None:
         self.broker = broker
+        self.lines = Lines(broker, sum_up)  # of the log: addresses that are full, or are not any more
+        # of the addresses that are full each waits for one, and for the next when there is room in that
         self.waiting: dict[ClientConnection, set[Reason | Limits]] = {}
-        # who waits for room, the first to come first
+        self._others: dict[ClientConnection, dict[Limits, None]] = {}
+        # who waits for room, the first to come first; what was looked at last is the last
         self.full: dict[Limits, dict[ClientConnection, None]] = {}
+        # who waits for what no event of its own ends
+        self._held: dict[Reason, dict[ClientConnection, None]] = {reason: {} for reason in RELIEVED}
+        self._unlooked = 0  # of the full addresses, since something has changed
         self._is_planned = False
         self._is_looking = False  # for who has gone
+        self._is_relieving = self._is_asked_again = False
 
     def sent(self, connection: ClientConnection, address: Address, run: Run) -> None:
         """A message was taken while something is in trouble, or by an address with limits."""
@@ -83,14 +98,25 @@ class Pressure:
         """Stops reading from a connection, until `let_go` or `relieve` takes this reason, and all others, from it."""
         if connection.is_ended or connection.is_lost:
             return
-        self.waiting.setdefault(connection, set()).add(reason)
+        reasons = self.waiting.setdefault(connection, set())
+        if isinstance(reason, Reason):
+            reasons.add(reason)
+            if reason in self._held:
+                self._held[reason][connection] = None
+        elif any(not isinstance(each, Reason) for each in reasons):
+            if reason not in reasons:
+                self._others.setdefault(connection, {})[reason] = None
+        else:
+            self._wait_for_room(connection, reason)
         self._look_later()
-        if not isinstance(reason, Reason):
-            self.full.setdefault(reason, {})[connection] = None
         if not isinstance(reason, Reason) and connection.consumers:
             connection.reading.hold_sends()
         elif not connection.reading.is_paused:
             connection.reading.pause()
+
+    def _wait_for_room(self, connection: ClientConnection, limits: Limits) -> None:
+        self.waiting[connection].add(limits)
+        self.full.setdefault(limits, {})[connection] = None
 
     def _look_later(self) -> None:
         if not self._is_looking:
@@ -114,60 +140,101 @@ class Pressure:
             self._look_later()
 
     def relieve(self) -> None:
-        """Lets those go on who need not wait any more."""
+        """Lets those go on who need not wait any more, some of them in each turn."""
         if not self.waiting:
             return
-        engine = self.broker.engine
-        over: set[Reason | Limits] = set()
-        if engine.unsaved < UNSAVED // 2:
-            over.add(Reason.BEHIND)
-        if engine.trouble is None:
-            over.add(Reason.DISK)
-        for connection in list(self.waiting):
-            upload = connection.upload
-            own = {Reason.PIECES} if upload is None or upload.may_go_on else set()
-            self.let_go(connection, *over, *own)
+        if self._is_relieving:
+            self._is_asked_again = True
+        elif any(self._held.values()):
+            self._is_relieving = True
+            self.broker.turns.run(self._relieving(), self._has_relieved)
         self.let_in()
 
+    def _relieving(self) -> Iterator[None]:
+        for reason, held in self._held.items():
+            for number, connection in enumerate(list(held), 1):
+                if connection in held and self._is_over(reason, connection):
+                    self.let_go(connection, reason)
+                if number % FEW == 0:
+                    yield
+
+    def _has_relieved(self) -> None:
+        self._is_relieving = False
+        if self._is_asked_again:
+            self._is_asked_again = False
+            self.relieve()
+
+    def _is_over(self, reason: Reason, connection: ClientConnection) -> bool:
+        if reason is Reason.BEHIND:
+            return self.broker.engine.unsaved < UNSAVED // 2
+        if reason is Reason.DISK:
+            return self.broker.engine.trouble is None
+        return connection.upload is None or connection.upload.may_go_on
+
     def let_in(self) -> None:
-        """There may be room in addresses that were full."""
-        for limits, connections in list(self.full.items()):
-            address = limits.address
-            if address.limits is limits and self.broker.engine.addresses.get(address.name) is address:
-                if not limits.has_room_again():
-                    continue
-                admitted = list(connections)[: max(1, limits.room()[0] // READ)]
-            else:  # its settings have changed, or it is gone
-                admitted = list(connections)
-            for connection in admitted:
-                del connections[connection]
-                self.let_go(connection, limits)
-            if not connections:
-                del self.full[limits]
-            elif not self._is_planned:
-                self._is_planned = True
-                self.broker.loop.call_later(TURN, self._look_again)
+        """There may be room in addresses that were full. SOME of them are looked at, and the others later."""
+        self._unlooked = len(self.full)
+        self._look_at_some()
+
+    def _look_at_some(self) -> None:
+        is_more = False
+        for limits in list(islice(self.full, min(SOME, self._unlooked))):
+            self._unlooked -= 1
+            is_more |= self._admit(limits, self.full.pop(limits))
+        if (is_more or (self._unlooked and self.full)) and not self._is_planned:
+            self._is_planned = True
+            self.broker.loop.call_later(TURN, self._look_again)
+
+    def _admit(self, limits: Limits, connections: dict[ClientConnection, None]) -> bool:
+        """Whether more of them may go on soon."""
+        address = limits.address
+        most = FEW
+        if address.limits is limits and self.broker.engine.addresses.get(address.name) is address:
+            # else its settings have changed, or it is gone
+            most = min(FEW, max(1, limits.room()[0] // READ)) if limits.has_room_again() else 0
+        admitted = list(islice(connections, most))
+        for connection in admitted:
+            del connections[connection]
+        if connections:
+            self.full[limits] = connections
+        for connection in admitted:
+            self.let_go(connection, limits)
+        return bool(most and connections)
 
     def _look_again(self) -> None:
         self._is_planned = False
-        self.let_in()
+        self._unlooked = self._unlooked or len(self.full)
+        self._look_at_some()
 
-    def let_go(self, connection: ClientConnection, *over: Reason | Limits) -> None:
+    def let_go(self, connection: ClientConnection, reason: Reason | Limits) -> None:
         reasons = self.waiting.get(connection)
         if reasons is None:
             return
-        reasons.difference_update(over)
+        reasons.discard(reason)
+        if isinstance(reason, Reason):
+            self._forget(connection, reason)
+        elif (others := self._others.get(connection)) is not None:
+            self._wait_for_room(connection, others.popitem()[0])
+            self._unlooked += 1
+            if not others:
+                del self._others[connection]
         if not reasons:
             del self.waiting[connection]
             connection.reading.resume()
 
     def leave(self, connection: ClientConnection) -> None:
+        self._others.pop(connection, None)
         for reason in self.waiting.pop(connection, ()):
-            if not isinstance(reason, Reason):
-                connections = self.full.get(reason, {})
-                connections.pop(connection, None)
-                if not connections:
-                    self.full.pop(reason, None)
+            self._forget(connection, reason)
+
+    def _forget(self, connection: ClientConnection, reason: Reason | Limits) -> None:
+        if isinstance(reason, Reason):
+            self._held.get(reason, {}).pop(connection, None)
+            return
+        connections = self.full.get(reason, {})
+        connections.pop(connection, None)
+        if not connections:
+            self.full.pop(reason, None)
 
     def __repr__(self) -> str:
         return f"<Pressure {len(self.waiting)} connections wait>"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -29,44 +29,73 @@ SPAN: Final = 60.0  # seconds
 NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
+class Lines:
+    """No more than `max-refusals-logged` lines in a minute; `tell` is told what else there was, by codes, when it is over."""
+
+    def __init__(self, broker: Core, tell: Callable[[Counter[str]], None]) -> None:
+        self.broker = broker
+        self.unsaid: Counter[str] = Counter()
+        self.said = 0
+        self._tell = tell
+        self._ends = 0.0  # when this minute is over
+
+    def takes(self) -> bool:
+        """Counts one more line. False: it is one of too many, and not counted."""
+        now = self.broker.loop.time()
+        if now >= self._ends and not self.unsaid:
+            self.said, self._ends = 0, now + SPAN
+        if self.said >= self.broker.configuration.max_refusals_logged:
+            return False
+        self.said += 1
+        return True
+
+    def leave_out(self, code: str) -> None:
+        """Counts what is not said by itself."""
+        if not self.unsaid:
+            self.broker.loop.call_at(self._ends, self.sum_up)
+        self.unsaid[code] += 1
+
+    def sum_up(self) -> None:
+        unsaid, self.unsaid = self.unsaid, Counter()
+        self._tell(unsaid)
+
+    def __repr__(self) -> str:
+        return f"<Lines said={self.said} unsaid={self.unsaid.total()}>"
+
+
 class Refusals:
     def __init__(self, broker: Core) -> None:
         self.broker = broker
-        self.unsaid: Counter[str] = Counter()
-        self._said = 0
-        self._ends = 0.0  # when this minute is over
+        self.lines = Lines(broker, self._sum_up)
+
+    @property
+    def unsaid(self) -> Counter[str]:
+        return self.lines.unsaid
 
     def tell(
         self, who: str, error: StompboxError, *, closes: bool, about: Mapping[str, object] = NOTHING
     ) -> bool:
         """False: it is one of too many, and not said by itself. `about`: what a log in JSON says besides, each for itself."""
         self.broker.errors[error.code] += 1
-        now = self.broker.loop.time()
-        if now >= self._ends and not self.unsaid:
-            self._said, self._ends = 0, now + SPAN
-        if self._said < self.broker.configuration.max_refusals_logged:
-            self._said += 1
-            log.info(
-                "%s: %s (%s)%s",
-                who,
-                error.message,
-                error.code,
-                ", closed" if closes else "",
-                extra={"code": error.code, **about},
-            )
-            return True
-        if not self.unsaid:
-            self.broker.loop.call_at(self._ends, self._sum_up)
-        self.unsaid[error.code] += 1
-        return False
+        if not self.lines.takes():
+            self.lines.leave_out(error.code)
+            return False
+        log.info(
+            "%s: %s (%s)%s",
+            who,
+            error.message,
+            error.code,
+            ", closed" if closes else "",
+            extra={"code": error.code, **about},
+        )
+        return True
 
-    def _sum_up(self) -> None:
-        unsaid, self.unsaid = self.unsaid, Counter()
+    def _sum_up(self, unsaid: Counter[str]) -> None:
         counts = ", ".join([f"{code} {count}" for code, count in sorted(unsaid.items())])
         log.warning("%d more were refused within a minute (max-refusals-logged): %s", unsaid.total(), counts)
 
     def __repr__(self) -> str:
-        return f"<Refusals said={self._said} unsaid={self.unsaid.total()}>"
+        return f"<Refusals {self.lines!r}>"
 
 
 # Messages that were not delivered
