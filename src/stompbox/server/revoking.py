@@ -117,15 +117,26 @@ def _ending(connection: ClientConnection, name: str, consumer: Consumer, error: 
     connection.refuse(Refused(error.code, f"{which} is ended: {error.message}"))
 
 
-def require_still(connection: ClientConnection, transaction: Transaction) -> None:
-    """Raises Refused when rights have changed since it began, and one that it needs is gone."""
-    if transaction not in connection.doubtful:
-        return
-    for address in dict.fromkeys([address for address, _ in transaction.sends]):
-        _require(connection, Right.SEND, address.name, owner=address.owner)
+def requiring_still(connection: ClientConnection, transaction: Transaction) -> Iterator[None]:
+    """Raises Refused, in steps, when rights have changed since it began, and one that it needs is gone."""
+    asked: set[tuple[Right, str, int]] = set()
+    for number, needed in enumerate(_needed(transaction), 1):
+        if needed not in asked:
+            asked.add(needed)
+            right, address, owner = needed
+            _require(connection, right, address, owner=owner)
+        if number % STEP == 0:
+            yield
+
+
+def _needed(transaction: Transaction) -> Iterator[tuple[Right, str, int]]:
+    """A right, the address and its owner for each message and acknowledgement of a transaction."""
+    for address, _ in transaction.sends:
+        yield Right.SEND, address.name, address.owner
     for consumer, sent in transaction.answered:
-        for used in {binding.queue.address for binding, _ in sent}:
-            _require(connection, _right(consumer), used.name, owner=used.owner)
+        for binding, _ in sent:
+            used = binding.queue.address
+            yield _right(consumer), used.name, used.owner
 
 
 def _right(consumer: Consumer) -> Right:

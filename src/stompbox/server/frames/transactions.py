@@ -21,13 +21,13 @@ from stompbox.broker.subscriptions.subscribers import start
 from stompbox.broker.timers import Alarm
 from stompbox.broker.transactions import Transaction, committing, is_long, letting_go
 from stompbox.errors import IllegalFrame, Refused
-from stompbox.server.revoking import require_still
+from stompbox.server.revoking import requiring_still
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
     from stompbox.server.frames.speaker import FramesCore, Speaker
 
-LOOKED: Final = 1000  # runs of a transaction that are looked at once more in one step
+LOOKED: Final = 100  # runs of a transaction that are looked at once more in one step
 
 
 def transaction_of(connection: Speaker, name: str) -> Transaction:
@@ -68,14 +68,16 @@ def begin(connection: Speaker, frame: Frame) -> None:
 
 def commit(connection: Speaker, frame: Frame) -> Iterator[None]:
     transaction = transaction_of(connection, frame.headers["transaction"])
-    try:
-        require_still(connection, transaction)
-    except Refused:
-        yield from _undoing(connection, transaction)
-        raise
     engine = connection.broker.engine
+    is_doubtful = transaction in connection.doubtful
     _end(connection, transaction)
     _consume(connection, transaction)
+    if is_doubtful:
+        try:
+            yield from requiring_still(connection, transaction)
+        except Refused:
+            yield from _letting_go(connection, transaction)
+            raise
     is_in_steps = is_long(transaction)
     try:
         if is_in_steps:
@@ -113,6 +115,10 @@ def time_out(connection: Speaker, transaction: Transaction) -> None:
 
 def _undoing(connection: Speaker, transaction: Transaction) -> Iterator[None]:
     _end(connection, transaction)
+    yield from _letting_go(connection, transaction)
+
+
+def _letting_go(connection: Speaker, transaction: Transaction) -> Iterator[None]:
     yield from transactions.aborting(connection.broker.engine, transaction, is_failure=False)
     _give_back(connection)
 
