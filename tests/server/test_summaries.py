@@ -67,5 +67,5 @@ def test_very_many_addresses_that_are_full_have_so_many_lines_and_no_more(
     assert len(said) == lines.said == min(most, LINES)
     assert lines.unsaid == {"address-full": 50 - len(said)}
     lines.sum_up()
-    assert caplog.messages[-1].startswith(f"{50 - len(said)} more times an address was full")
+    assert caplog.messages[-1].startswith(f"{50 - len(said)} more addresses were full")
     assert not lines.unsaid

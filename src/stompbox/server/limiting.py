@@ -14,7 +14,6 @@ away, what waits was never taken.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -88,12 +87,6 @@ def tell(broker: Core) -> None:
         else:
             said = f"; {dropped} messages were dropped" if dropped else ""
             log.warning("address %s has room again%s", limits.address.name, said)
-
-
-def sum_up(unsaid: Counter[str]) -> None:
-    """Says of how many addresses nothing was said."""
-    text = "%d more times an address was full, or had room again, within a minute (max-refusals-logged)"
-    log.warning(text, unsaid.total())
 
 
 class Holding:

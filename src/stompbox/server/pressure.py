@@ -18,6 +18,7 @@ waits is looked at for that each LOOK.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from enum import Enum
 from itertools import islice
@@ -28,8 +29,7 @@ from stompbox.broker.addresses.contracts import Limits
 from stompbox.broker.addresses.unitofwork import is_failing
 from stompbox.config.settings import AddressFullPolicy
 from stompbox.message import Run
-from stompbox.server.limiting import sum_up
-from stompbox.server.summaries import Lines
+from stompbox.server.lines import Lines
 
 if TYPE_CHECKING:
     from stompbox.server.seam import ClientConnection, Core
@@ -60,7 +60,8 @@ RELIEVED: Final = (Reason.BEHIND, Reason.DISK, Reason.PIECES)
 class Pressure:
     def __init__(self, broker: Core) -> None:
         self.broker = broker
-        self.lines = Lines(broker, sum_up)  # of the log: addresses that are full, or are not any more
+        text = "%d more addresses were full, or had room again, within a minute (max-refusals-logged): %s"
+        self.lines = Lines(broker, logging.getLogger("stompbox.limits"), text)
         # of the addresses that are full each waits for one, and for the next when there is room in that
         self.waiting: dict[ClientConnection, set[Reason | Limits]] = {}
         self._others: dict[ClientConnection, dict[Limits, None]] = {}

@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.undelivered import OTHERS, Fate, Loss
+from stompbox.server.lines import Lines
 
 if TYPE_CHECKING:
     from stompbox.errors import StompboxError
@@ -23,50 +24,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox.connection")
 
-SPAN: Final = 60.0  # seconds
-
-
 NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
-
-
-class Lines:
-    """No more than `max-refusals-logged` lines in a minute; `tell` is told what else there was, by codes, when it is over."""
-
-    def __init__(self, broker: Core, tell: Callable[[Counter[str]], None]) -> None:
-        self.broker = broker
-        self.unsaid: Counter[str] = Counter()
-        self.said = 0
-        self._tell = tell
-        self._ends = 0.0  # when this minute is over
-
-    def takes(self) -> bool:
-        """Counts one more line. False: it is one of too many, and not counted."""
-        now = self.broker.loop.time()
-        if now >= self._ends and not self.unsaid:
-            self.said, self._ends = 0, now + SPAN
-        if self.said >= self.broker.configuration.max_refusals_logged:
-            return False
-        self.said += 1
-        return True
-
-    def leave_out(self, code: str) -> None:
-        """Counts what is not said by itself."""
-        if not self.unsaid:
-            self.broker.loop.call_at(self._ends, self.sum_up)
-        self.unsaid[code] += 1
-
-    def sum_up(self) -> None:
-        unsaid, self.unsaid = self.unsaid, Counter()
-        self._tell(unsaid)
-
-    def __repr__(self) -> str:
-        return f"<Lines said={self.said} unsaid={self.unsaid.total()}>"
 
 
 class Refusals:
     def __init__(self, broker: Core) -> None:
         self.broker = broker
-        self.lines = Lines(broker, self._sum_up)
+        self.lines = Lines(broker, log, "%d more were refused within a minute (max-refusals-logged): %s")
 
     @property
     def unsaid(self) -> Counter[str]:
@@ -89,10 +53,6 @@ class Refusals:
             extra={"code": error.code, **about},
         )
         return True
-
-    def _sum_up(self, unsaid: Counter[str]) -> None:
-        counts = ", ".join([f"{code} {count}" for code, count in sorted(unsaid.items())])
-        log.warning("%d more were refused within a minute (max-refusals-logged): %s", unsaid.total(), counts)
 
     def __repr__(self) -> str:
         return f"<Refusals {self.lines!r}>"
