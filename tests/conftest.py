@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -327,6 +328,22 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     yield start
     for served in running:
         end(served)
+
+
+@pytest.fixture(scope="session")
+def python() -> Iterator[str]:
+    """What Spark is to start its Python processes from, which are copies of one: PYSPARK_PYTHON. Not for tests that look for those
+    processes, or kill them."""
+    pytest.importorskip("pyspark")
+    with forked.interpreter(**sparkhome.PYTHON) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def spark(python: str) -> Iterator[Any]:
+    """One local Spark for all tests of a process: its start takes six seconds."""
+    with sparkhome.started(python) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

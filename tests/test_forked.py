@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -139,3 +140,73 @@ def test_a_command_is_given_told_and_ends_as_one_of_its_own(
 def test_a_command_that_does_not_end_in_time_is_ended() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         forked.run("serve", *WORDS, within=0.01)
+
+
+SAYS = """
+import os, sys
+print(__name__, sys.argv[1:], os.getcwd(), os.environ["TESTED"], sys.path[:2], hash("a"), sys.stdin.read(), os.getppid())
+print("else", file=sys.stderr, flush=True)
+sys.exit(3)
+"""
+WAITS = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n"
+
+
+def test_a_python_for_spark_is_a_copy_that_is_started_as_any(python: str, tmp_path: Path) -> None:
+    """From a file, as Java starts it, with what it hears, says and ends with."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "says.py").write_text(SAYS)
+    environment = {
+        **os.environ,
+        "TESTED": "ä\udcff",
+        "PYTHONPATH": f"{tmp_path / 'modules'}",
+        "PYTHONHASHSEED": "0",
+    }
+    words = ["-m", "says", "one", "and two"]
+    copied, own = [
+        subprocess.run([each, *words], input=b"given", capture_output=True, cwd=tmp_path, env=environment, check=False)
+        for each in (python, sys.executable)
+    ]  # fmt: skip
+    parents = [int(each.stdout.split()[-1]) for each in (copied, own)]
+    assert parents[0] != parents[1] == os.getpid()
+    assert copied.stdout.rpartition(b" ")[0] == own.stdout.rpartition(b" ")[0] != b""
+    assert (copied.returncode, copied.stderr) == (own.returncode, own.stderr) == (3, b"else\n")
+    done = subprocess.run([python, "-c", "print(6 * 7)"], capture_output=True, check=True)
+    assert done.stdout == b"42\n", "what is no module is no copy"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_python_for_spark_ends_with_what_was_started(
+    python: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "waits.py").write_text(WAITS)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [python, "-m", "waits"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        handle = os.pidfd_open(int(started.stdout.readline()))
+        started.send_signal(number)
+        assert started.stdout.read() == b"", "its output ends with it"
+        assert started.wait(WITHIN) == -number
+    with open(handle), select.epoll() as ended:
+        ended.register(handle, select.EPOLLIN)
+        assert ended.poll(WITHIN)
+
+
+def test_how_a_python_for_spark_was_killed_is_told(python: str, tmp_path: Path) -> None:
+    (tmp_path / "waits.py").write_text(WAITS)
+    with subprocess.Popen([python, "-m", "waits"], cwd=tmp_path, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        os.kill(int(started.stdout.readline()), signal.SIGKILL)
+        assert started.wait(WITHIN) == -signal.SIGKILL
+
+
+def test_what_is_imported_ahead_for_spark_starts_nothing(python: str, tmp_path: Path) -> None:
+    """A copy has one thread alone, and none of those that an import has started, but for the one that jemalloc starts again itself."""
+    (tmp_path / "counts.py").write_text(
+        "import os, pathlib, sys; print('pyarrow' in sys.modules, len(os.listdir('/proc/self/task')))"
+        "; print(*[each.read_text() for each in pathlib.Path(f'/proc/{os.getppid()}/task').glob('*/comm')])"
+    )
+    done = subprocess.run([python, "-m", "counts"], cwd=tmp_path, capture_output=True, check=True)
+    is_imported, threads, *names = done.stdout.split()
+    assert (is_imported, threads) == (b"True", b"1")
+    assert {name for name in names if not name.startswith(b"python")} <= {b"jemalloc_bg_thd"}

@@ -1,4 +1,4 @@
-"""Fixtures of the pipeline tests: a durable broker, the session's Spark, and steps that run as `stompbox pipeline run --once` runs them."""
+"""Fixtures of the pipeline tests: a durable broker, and steps that run as `stompbox pipeline run --once` runs them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,6 @@ from tests.conftest import end, start_broker
 
 FORMATS = ("parquet", "delta", "iceberg")
 Run = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """The Spark of all tests of this process: one that runs already is taken."""
-    pytest.importorskip("pyspark")
-    from stompbox.spark import session
-
-    found = session.local("stompbox-tests", cores=2, settings={"spark.sql.shuffle.partitions": "2"}, nice=0)
-    found.sparkContext.setLogLevel("ERROR")
-    yield found
-    found.stop()
 
 
 @pytest.fixture(scope="module")

@@ -225,7 +225,7 @@ def large(url: str) -> dict[int, bytes]:
 # a minute each: the one whose heap it is, and with SOAK=1 the other
 @pytest.mark.parametrize("writer", ["java", "arrow"] if "SOAK" in os.environ else ["java"])
 def test_large_bodies_and_a_small_heap(
-    writer: str, url: str, large: dict[int, bytes], tmp_path: Path
+    writer: str, url: str, large: dict[int, bytes], python: str, tmp_path: Path
 ) -> None:
     """With the settings as they are, but for Java's 512 MB: what is under way at a time is bounded in bytes, and not in rows alone."""
     from pyarrow import parquet
@@ -234,7 +234,10 @@ def test_large_bodies_and_a_small_heap(
     step = f'[[archive]]\nname = "large-{writer}"\ndestinations = ["/queue/large"]\ntable = "table"\nwriter = "{writer}"\n'
     (tmp_path / "lake.toml").write_text(f'url = "{url}"\n{step}{heap}')
     command = [sys.executable, "-m", "stompbox", "pipeline", "run", "lake.toml", "--once", "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=WITHIN, check=False)
+    environment = {**os.environ, "PYSPARK_PYTHON": python}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=WITHIN, check=False
+    )
     assert done.returncode == 0, done.stderr
     said = [json.loads(line) for line in done.stdout.splitlines()]
     assert [event["facts"] for event in said if event["event"] == "finished"] == [{"rows": LARGE}]

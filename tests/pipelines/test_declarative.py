@@ -26,7 +26,9 @@ NEEDED = ("grpc", "grpc_status", "google.protobuf", "zstandard", "yaml", "pandas
 WITHIN = 300.0  # s, on a busy machine
 
 
-def test_the_example_runs_and_every_message_is_in_its_table_once(url: str, tmp_path: Path) -> None:
+def test_the_example_runs_and_every_message_is_in_its_table_once(
+    url: str, python: str, tmp_path: Path
+) -> None:
     for package in NEEDED:
         pytest.importorskip(package)
     folder = tmp_path / "pipeline"
@@ -38,7 +40,7 @@ def test_the_example_runs_and_every_message_is_in_its_table_once(url: str, tmp_p
     send(url, "/queue/orders", [b"%d" % number for number in range(25)])
     command = Path(sys.executable).parent / "spark-pipelines"
     environment = {
-        **os.environ, "STOMPBOX_URL": url, "PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home(os.environ)),
+        **os.environ, "STOMPBOX_URL": url, "PYSPARK_PYTHON": python, "JAVA_HOME": str(java_home(os.environ)),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1",
     }  # fmt: skip
     arguments = [command, "run", "--conf", "spark.ui.enabled=false"]

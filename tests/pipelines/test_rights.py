@@ -124,12 +124,14 @@ def holding(folder: Path, *passcodes: str) -> list[Path]:
 
 
 @pytest.mark.filterwarnings("default")
-def test_the_right_user_may_and_no_passcode_is_written(served: Served, spark: Any, tmp_path: Path) -> None:
+def test_the_right_user_may_and_no_passcode_is_written(
+    served: Served, spark: Any, python: str, tmp_path: Path
+) -> None:
     file = pipeline(served, "lake", tmp_path)
     planned = command(file, "--dry-run")
     assert (planned.returncode, planned.stderr) == (0, "")
     assert "/queue/orders with group lake-orders" in planned.stdout
-    done = command(file, "--once", "--json")
+    done = command(file, "--once", "--json", PYSPARK_PYTHON=python)
     assert done.returncode == 0, done.stderr
     assert '"text":"10 stored, 10 archived, 0 waiting, 10 compared: no difference"' in done.stdout
     assert '"text":"10 of 10 messages sent"' in done.stdout

@@ -1,9 +1,8 @@
-"""Fixtures of the Spark tests: fake brokers, one with users, and one Spark for all of them."""
+"""Fixtures of the Spark tests: fake brokers, and one with users."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -35,18 +34,6 @@ def make_fake() -> Iterator[Callable[..., FakeBroker]]:
 @pytest.fixture
 def fake(make_fake: Callable[..., FakeBroker]) -> FakeBroker:
     return make_fake()
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """One local Spark for all tests: its start takes six seconds."""
-    from stompbox.spark import session
-
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.pollingDelay": "20ms"}
-    found = session.local("stompbox-tests", cores=2, settings=settings, nice=0)
-    found.sparkContext.setLogLevel("ERROR")
-    yield found
-    found.stop()
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,6 +124,15 @@ def test_spark_starts_with_the_java_of_the_wheel(tmp_path: Path) -> None:
     assert nice == [str(max(session.NICE, own)), str(own)], "Java gives way, and this process does not"
     assert place == "None", "it is for this start alone"
     assert Path(imported).is_relative_to(tmp_path / "stompbox") and Path(imported).is_file(), "no archive"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere they are none")
+def test_the_python_processes_of_the_session_of_tests_are_copies(spark: Any) -> None:
+    """Those of tasks; they come from a daemon, which is started as all others are."""
+    command = (
+        spark.sparkContext.parallelize([0], 1).map(lambda _: Path("/proc/self/cmdline").read_text()).first()
+    )
+    assert "tests.forked" in command.split("\0")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there are no priorities of threads")
