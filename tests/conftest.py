@@ -67,6 +67,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of a run in which a file is one worker's."""
+    from tests.scheduling import Files
+
+    return Files(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_collection() -> None:
     """Next to nothing of what is imported and collected is garbage: it is looked through once, in the end."""
     gc.disable()
