@@ -407,6 +407,32 @@ def test_all_comes_once_and_in_order_however_little_there_is_room_for(
         assert streamed.store.sizes([1])[1][0] == 0, "nobody needs them any more"
 
 
+def test_a_run_is_shown_to_many_readers_some_messages_in_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered: Counter[str] = Counter()
+    offer = Queue.offer
+    monkeypatch.setattr(
+        Queue,
+        "offer",
+        lambda self, run, first, stop: (offered.update(all=stop - first), offer(self, run, first, stop))[1],
+    )
+    world = World(portion=MESSAGE)
+    world.send_to_topic("s", b"first")
+    for number in range(100):
+        world.on_stream(world.consumer(str(number), AckMode.AUTO), "s", 1)
+    world.settle()
+    offered.clear()
+    said = [b"%d" % number for number in range(20)]
+    world.send_to_topic("s", *said)
+    world.commit()
+    most = before = offered["all"]
+    while world.engine.dispatch_rest(lambda: False):
+        most, before = max(most, offered["all"] - before), offered["all"]
+    assert 0 < most <= fanout.MANY
+    got = bodies(world.settle())
+    assert len(got) == 100
+    assert all(found == said for found in got.values())
+
+
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_a_named_reader_keeps_what_it_was_not_shown(is_closed: bool) -> None:
     """Who has answered all needs what is on its way to the disk all the same."""

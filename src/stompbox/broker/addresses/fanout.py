@@ -60,34 +60,39 @@ def _leave_in_log(address: Address) -> None:
 
 
 def _showing(address: Address) -> Iterator[None]:
-    """Shows the runs that are stored to those who read by offset, a run in each step."""
+    """Shows the runs that are stored to those who read by offset; in each step a run, or the messages of it that go to all at once."""
     log, engine = address.log, address.engine
     while log.unshown:
-        run = log.unshown.popleft()
-        before = log.show(run.stop)
+        run = log.unshown[0]
+        first = max(run.first, log.shown)
+        stop = min(run.stop, first + max(1, MANY // max(1, len(address.streams))))
+        if stop == run.stop:
+            log.unshown.popleft()
+        before = log.show(stop)
         limit = engine.work.done + engine.work.most
         for queue in list(address.streams.values()):
             if queue.paged_from < 0:  # else it finds it in the log
-                _show_to(queue, run, before, limit)
+                _show_to(queue, run, (before, first, stop), limit)
         engine.work.spend(MESSAGE * len(address.streams))
         yield
     if engine.logs.get(log.id) is address:
         _end_showing(address)
 
 
-def _show_to(queue: Queue, run: Run, before: int, limit: int) -> None:
-    start = max(run.first, queue.cursor.position)
+def _show_to(queue: Queue, run: Run, part: tuple[int, int, int], limit: int) -> None:
+    """`part`: up to where all was shown before, and what of the run is now."""
+    at, low, high = part
+    start = max(low, queue.cursor.position)
     ranges = [
         (max(first, start), stop)
-        for first, stop in routing.of_reader(address_of(queue), queue, run, limit)
+        for first, stop in routing.of_reader(address_of(queue), queue, run, (low, high), limit)
         if stop > start
     ]
-    at = before
     for first, stop in ranges:
         _pass_over(queue, at, first)
         at = stop
         queue.offer(run, first, stop)
-    _pass_over(queue, at, run.stop)
+    _pass_over(queue, at, high)
 
 
 def _pass_over(queue: Queue, first: int, stop: int) -> None:

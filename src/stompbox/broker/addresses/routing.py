@@ -76,13 +76,17 @@ def flat(address: Address, groups: Groups, run: Run) -> Targets:
     return found
 
 
-def of_reader(address: Address, queue: Queue, run: Run, limit: int) -> list[Range]:
-    """What a reader of the log is to be shown of a run; nothing, where its selector is to be asked later."""
+def of_reader(address: Address, queue: Queue, run: Run, part: Range, limit: int) -> list[Range]:
+    """What a reader of the log is to be shown of a part of a run; nothing, where its selector is to be asked later."""
+    first, stop = part
     if queue.selector is None:
-        return [(run.first, run.stop)]
-    ranges = wanted_within(queue.selector, run, run.first, run.stop, address, queue=queue.id, limit=limit)
+        return [(first, stop)]
+    ranges = wanted_within(queue.selector, run, first, stop, address, queue=queue.id, limit=limit)
     if ranges is None:
-        return next((ranges for _, ranges in _later(address, (queue,), run)), [])
+        if queue.admission is None and queue.paged_from < 0:  # it has been shown what is before
+            queue.leave_in_log(first)
+        found = next((ranges for _, ranges in _later(address, (queue,), run)), [])
+        return [(max(low, first), min(high, stop)) for low, high in found if low < stop and high > first]
     return ranges
 
 
