@@ -80,7 +80,7 @@ def _showing(address: Address) -> Iterator[None]:
 
 
 def _show_to(queue: Queue, run: Run, part: tuple[int, int, int], limit: int) -> None:
-    """`part`: up to where all was shown before, and what of the run is now."""
+    """Shows a reader some messages of a run. `part`: up to where all was shown before, and what of the run is shown now."""
     at, low, high = part
     start = max(low, queue.cursor.position)
     ranges = [
