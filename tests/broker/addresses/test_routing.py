@@ -9,10 +9,12 @@ import pytest
 
 from stompbox.broker import engine
 from stompbox.broker.addresses import plans
+from stompbox.broker.addresses.routing import ADDED, PLACED
 from stompbox.broker.engine import VERDICTS
 from stompbox.broker.kinds import Kind
+from stompbox.broker.queues import matching
 from stompbox.broker.queues.consumer import AckMode
-from stompbox.broker.queues.matching import PLAN
+from stompbox.broker.queues.matching import PLAN, QUEUE, TAKERS
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.queues.reclaim import purge
 from stompbox.config.settings import AddressSetting
@@ -236,6 +238,63 @@ def test_of_a_thousand_selectors_those_are_asked_that_wait_for_this_text() -> No
     )
 
 
+@pytest.mark.parametrize(
+    "text", ["word = '{0}'", "word = {0}", "word BETWEEN {0} AND {0}", "other IS NULL AND word > {0}"]
+)
+def test_a_plan_for_very_many_selectors_is_made_in_portions(text: str) -> None:
+    """Each run of the shape goes on with it, and goes to all who take it all the same; in the end no run is put off."""
+    world, count = World(portion=1000), 2000
+    for number in range(count):
+        world.on_topic(world.consumer(f"c{number}", AckMode.AUTO, selector=text.format(number)), "t")
+    shape, address = Shape({"destination": "t"}, holes=("word",)), world.address("t")
+    expected = ["c0", "c1", "c2"] if ">" in text else ["c3"]
+    runs, is_whole = 0, False
+    while not is_whole:
+        runs += 1
+        world.engine.work.begin()
+        with patch.object(matching, "is_of_shape", wraps=matching.is_of_shape) as looked:
+            world.engine.publish(address, Run(shape, [b"x"], routing=MULTICAST, columns=([b"3"],)))
+        assert looked.call_count <= world.engine.work.most // ADDED + 1
+        assert world.engine.work.done <= world.engine.work.most + PLACED * 2 * count
+        is_whole = shape.plans[address].is_whole
+        assert is_whole or world.out() == []
+        assert sorted(got.consumer for got in world.settle()) == expected
+    assert count * ADDED // world.engine.work.most <= runs < 50
+
+
+def test_a_plan_that_is_half_made_begins_anew_where_subscriptions_change() -> None:
+    world = World(portion=1000)
+    subscribe_many(world, 1000)
+    shape, address = Shape({"destination": "t"}, holes=("word",)), world.address("t")
+    for _ in range(2):
+        world.engine.publish(address, Run(shape, [b"x"], routing=MULTICAST, columns=([b"999"],)))
+        assert 0 < len(shape.plans[address].left) < 1000
+        late = world.on_topic(world.consumer("late", selector="word = '999'"), "t")
+        world.settle()
+        world.close(late)
+    for _ in range(10):
+        world.engine.publish(address, Run(shape, [b"x"], routing=MULTICAST, columns=([b"999"],)))
+        assert [got.consumer for got in world.settle()] == ["c999"]
+    assert shape.plans[address].is_whole
+
+
+def test_very_many_selectors_that_wait_for_one_text_are_asked_in_portions() -> None:
+    world, count = World(portion=1000), 2000
+    for number in range(count):
+        selector = f"word = 'same' AND other <> '{number}'"
+        world.on_topic(world.consumer(f"c{number}", AckMode.AUTO, selector=selector), "t")
+    shape, address = Shape({"destination": "t", "other": "x"}, holes=("word",)), world.address("t")
+    for _ in range(20):
+        world.engine.work.begin()
+        with Asked() as asked:
+            world.engine.publish(address, Run(shape, [b"x"], routing=MULTICAST, columns=([b"same"],)))
+        assert world.engine.work.done <= world.engine.work.most + world.engine.work.portion
+        assert len(world.settle()) == count
+    assert asked.count == 0
+    world.engine.publish(address, Run(shape, [b"x"], routing=MULTICAST, columns=([b"another"],)))
+    assert world.settle() == []
+
+
 def test_subscriptions_that_come_later_are_asked() -> None:
     world = World()
     shape = Shape({"destination": "t", "word": "1"})
@@ -287,7 +346,7 @@ def test_plans_of_shapes_that_stay_are_forgotten_in_the_end_and_made_anew(
         for number, shape in enumerate(shapes):
             run = Run(shape, [b"", b""], routing=MULTICAST, columns=([b"%d" % number, b"3"],))
             world.engine.publish(world.address("t"), run)
-            assert world.engine.plans.size <= 20 * PLAN + 2 * plans.TAKERS
+            assert world.engine.plans.size <= 20 * PLAN + 2 * (TAKERS + QUEUE)
             expected = ["a"] * ((number > 5) + (number == 1) + (number == 1)) + ["b"] * 2
             assert sorted(got.consumer for got in world.out()) == expected
     assert 0 < len(world.engine.plans) < 30

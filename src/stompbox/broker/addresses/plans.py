@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.matching import Plan
 
 MOST: Final = 16 << 20
-TAKERS: Final = 400  # octets for one combination of values of which a plan knows who takes it
 
 
 class Plans:
@@ -25,7 +24,8 @@ class Plans:
         self._sizes: OrderedDict[ref[Plan], int] = OrderedDict()  # the oldest first
 
     def add(self, plan: Plan) -> None:
-        """A shape has it from now on; nobody is using another one just now."""
+        """A shape has it from now on, or there is more of it; nobody is using another one just now."""
+        self._gone(ref(plan))
         self._sizes[ref(plan, self._gone)] = plan.size
         self.size += plan.size
         while self.size > MOST and len(self._sizes) > 1:
@@ -34,12 +34,12 @@ class Plans:
             if (known := oldest()) is not None:
                 known.forget()
 
-    def grow(self, plan: Plan, combinations: int) -> None:
-        """Counts so many combinations of values of which it knows who takes them, more or fewer than before."""
+    def grow(self, plan: Plan, octets: int) -> None:
+        """Counts so many octets of what it knows of combinations of values, more or less than before."""
         mark = ref(plan)
         if mark in self._sizes:
-            self._sizes[mark] += TAKERS * combinations
-            self.size += TAKERS * combinations
+            self._sizes[mark] += octets
+            self.size += octets
 
     def forget(self, plan: Plan) -> None:
         """Has it forget all, as it is out of date."""

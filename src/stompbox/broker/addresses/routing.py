@@ -2,6 +2,7 @@
 
 Of several anycast queues one gets each message, in turn. Of subscriptions each selector is asked once, however many have it, and once per
 shape where the shape decides (`Plan`). What would be too much for one turn is asked later: until then the queues leave the run in the log.
+So it is while a plan is made: each run of its shape goes on with it.
 
 Of messages for one of very many queues (message.py, FOR_ONE) no other queue takes any for its own, before a restart or after it. But a
 queue that nobody reads would hold them in the log, and all that comes behind; so each queue is told to pass them over (`Passing`), of all
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.queues import matching, paging
 from stompbox.broker.queues.matching import (
-    COMBINATIONS,
     OfShape,
     Plan,
     Range,
@@ -333,14 +333,11 @@ def singly(address: Address, run: Run) -> list[Run]:
 def _of_topics(address: Address, run: Run, limit: int) -> Groups:
     plan = run.shape.plans.get(address)
     if plan is None or plan.version is not address.version or plan.settings is not address.settings:
-        if (
-            address.steps > address.engine.work.most
-            and _steps_of_plan(address, run) > address.engine.work.most
-        ):
-            return _put_off(address, run)
-        plan = _plan(address, run, limit)
-        if plan is None:
-            return _put_off(address, run)
+        plan = run.shape.plans[address] = Plan(address.version, address.settings)
+        plan.begin(address.by_selector)
+        address.keep(plan)
+    if not plan.is_whole and not _is_made(address, plan, run, limit):
+        return _put_off(address, run)
     if (
         plan.steps * len(run.bodies) > address.engine.work.most
         and plan.steps_of(run) > address.engine.work.most
@@ -404,41 +401,47 @@ def _put_off(address: Address, run: Run) -> Groups:
     ]
 
 
-def _steps_of_plan(address: Address, run: Run) -> int:
-    """The steps that it takes to ask the selectors whose verdict the run's shape decides."""
-    shape = run.shape
-    return sum(
-        [
-            selector.steps
-            for selector in address.by_selector
-            if selector is not None and matching.is_of_shape(selector, shape)
-        ]
-    )
+ADDED: Final = 30  # steps that it takes to add a selector to a plan
+PLACED: Final = 10  # and to look at one that compares with numbers, where it is placed among others
 
 
-def _plan(address: Address, run: Run, limit: int) -> Plan | None:
-    """Asks all selectors about the shape of a run; None: the turn's work went beyond `limit`. What has been asked is remembered, so the
-    next run of the shape comes further."""
-    shape, work = run.shape, address.engine.work
-    plan = Plan(address.version, address.settings)
-    of_shape = OfShape(run, run.first, address)
-    for selector, queues in address.by_selector.items():
-        if selector is None or matching.is_of_shape(selector, shape):
+def _is_made(address: Address, plan: Plan, run: Run, limit: int) -> bool:
+    """Goes on with a plan, and asks selectors about the shape of a run; False: the turn's work went beyond `limit`. The next run of the
+    shape comes further."""
+    work = address.engine.work
+    is_made = _is_filled(address, plan, run, limit)
+    if is_made:
+        for looked in plan.numbering():
+            work.spend(PLACED * looked)
             if work.done > limit:
-                return None
+                is_made = False
+                break
+    if is_made:
+        plan.complete(run.shape)
+    address.engine.plans.add(plan)
+    return is_made
+
+
+def _is_filled(address: Address, plan: Plan, run: Run, limit: int) -> bool:
+    shape, work = run.shape, address.engine.work
+    of_shape = OfShape(run, run.first, address)
+    while plan.left:
+        if work.done > limit:
+            return False
+        work.spend(ADDED)
+        selector = plan.left[-1]
+        if selector is None or matching.is_of_shape(selector, shape):
             taken = selector is None or of_shape.verdict(selector, limit=limit)
             if taken is None:
-                return None
+                return False
             if taken:
-                plan.always.extend(queues)
+                plan.add_always(address.by_selector[selector])
         elif selector.is_per_message or selector.is_costly:
-            plan.by_message.append(selector)
+            plan.add_by_message(selector)
         else:
             plan.add_by_value(selector)
-    plan.complete(shape)
-    shape.plans[address] = plan
-    address.keep(plan)
-    return plan
+        plan.added()
+    return True
 
 
 def _by_values(address: Address, plan: Plan, run: Run, limit: int) -> dict[Selector, list[Range] | None]:
@@ -451,22 +454,31 @@ def _by_values(address: Address, plan: Plan, run: Run, limit: int) -> dict[Selec
         if work.done > limit:
             return dict.fromkeys(plan.by_value)
         if takers is None:
-            takers = _takers(address, plan, run, index)
-            if len(plan.known) >= COMBINATIONS:
-                address.engine.plans.grow(plan, -len(plan.known))
-                plan.known.clear()
-            plan.known[values] = takers
-            address.engine.plans.grow(plan, 1)
+            takers = _takers(address, plan, run, index, limit)
+            if takers is None:
+                return dict.fromkeys(plan.by_value)
+            address.engine.plans.grow(plan, plan.know(values, takers))
         work.spend(len(takers))
         for selector in takers:
             add_offset(found.setdefault(selector, []), run.first + index)
     return {**found}
 
 
-def _takers(address: Address, plan: Plan, run: Run, index: int) -> tuple[Selector, ...]:
-    headers = run.headers(index)
+def _takers(address: Address, plan: Plan, run: Run, index: int, limit: int) -> tuple[Selector, ...] | None:
+    """Asks those that may take one message; None: the turn's work went beyond `limit`. The next message with these values goes on."""
+    headers, work = run.headers(index), address.engine.work
+    candidates = plan.candidates(headers)
     known = matching.facts_of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))
-    return plan.takers(headers, known, partial(asked, address))
+    values = tuple([run.columns[at][index] for at in plan.at])
+    at, takers = plan.begun.pop(values, (0, []))
+    while at < len(candidates):
+        if work.done > limit:
+            plan.break_off(values, at, takers)
+            return None
+        if asked(address, candidates[at], headers, known):
+            takers.append(candidates[at])
+        at += 1
+    return tuple(takers)
 
 
 def _shares(first: int, stop: int, count: int) -> Iterator[Range]:

@@ -5,6 +5,7 @@ each question counts as work of the turn (work.py). What is not asked it would b
 puts those off who can wait (address.py).
 
 A `Plan` says which topic subscriptions take the messages of a shape, where that depends on the values of each message's headers.
+A plan is made in portions: what comes until it is whole is put off.
 Selectors that hold a header to be equal to a text (`k = 'v'`, alone or with AND) are found by that text, those that compare it with
 numbers (`k < 7`, `k BETWEEN 1 AND 5`) by the number that it is: of thousands of subscribers that each wait for values of their own
 only those are asked who may get the message.
@@ -12,7 +13,7 @@ only those are asked who may get the message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -38,7 +39,6 @@ LONG: Final = 1_000  # steps, up to which a question is asked in one go
 # of a message whose sender has not sent it yet
 _NOT_KNOWN_AHEAD: Final = frozenset(("timestamp", "message_id", "durable"))
 _ASKED, _TAKEN, _TOO_EXPENSIVE = 1, 2, 4  # of what was asked ahead, about one message
-COMBINATIONS: Final = 4096  # of values, of which a plan remembers who takes them
 
 
 def wanted(
@@ -364,6 +364,12 @@ def _ask(selector: Selector, headers: Mapping[str, str], facts: Facts) -> bool:
     return selector.matches(headers, facts)
 
 
+COMBINATIONS: Final = 4096  # of values, of which a plan remembers who takes them
+TAKERS: Final = 400  # octets for one of them, beside QUEUE for each that takes it
+KNOWN: Final = (
+    COMBINATIONS * TAKERS
+)  # octets of what a plan knows of combinations, beyond which it begins anew
+BEGUN: Final = 16  # combinations about which a plan is half asked
 PLAN: Final = 800  # octets of a plan that knows nothing
 QUEUE: Final = 8  # and for each queue that it names
 SELECTOR: Final = 150  # and for each selector, by which it is found
@@ -374,8 +380,8 @@ class Plan:
     """A plan is made once for a shape at an address, and holds until subscriptions change."""
 
     __slots__ = (
-        "__weakref__", "_bounded", "_by_number", "_by_text", "_others", "always", "at", "by_message", "by_value", "by_value_steps",
-        "known", "settings", "size", "steps", "version",
+        "__weakref__", "_bounded", "_by_number", "_by_text", "_known_size", "_numbering", "_others", "_read", "always", "at", "begun",
+        "by_message", "by_value", "by_value_steps", "is_whole", "known", "left", "settings", "size", "steps", "version",
     )  # fmt: skip
 
     def __init__(self, version: object, settings: AddressSettings) -> None:
@@ -384,6 +390,8 @@ class Plan:
         self.steps = 0  # that a message takes of which all are asked that cannot be found by its values
         self.by_value_steps = 0  # those of by_value among them
         self.size = PLAN  # octets, about, without what is known
+        self.is_whole = False
+        self.left: list[Selector | None] = []  # those that are to be added, the next one last
         self.always: list[Queue] = []
         self.by_value: list[Selector] = []  # those that look at holes
         self.at: list[int] = []  # at which of them
@@ -393,18 +401,46 @@ class Plan:
         # of by_value, by the headers and the text they must have
         self._by_text: dict[tuple[str, ...], dict[str, list[Selector]]] = {}
         self._bounded: dict[tuple[str, ...], list[tuple[Interval, Selector]]] = {}  # the same by the numbers
-        # made of _bounded when a message asks first
-        self._by_number: list[tuple[tuple[str, ...], Intervals[Selector]]] | None = None
+        # made of _bounded in the end
+        self._by_number: list[tuple[tuple[str, ...], Intervals[Selector]]] = []
+        self._numbering: Iterator[int] | None = None
         self._others: list[Selector] = []
+        self._read: set[str] = set()  # headers that those of by_value look at
+        self._known_size = 0
+        # by values, how many that may take them were asked before the work of a turn was used up, and which of these do
+        self.begun: dict[tuple[bytes, ...], tuple[int, list[Selector]]] = {}
 
     def forget(self) -> None:
         """Forgets all that is known, and is out of date."""
         self.version = None
         self.always, self.by_value, self.by_message, self._others = [], [], [], []
-        self.known, self._by_text, self._bounded, self._by_number = {}, {}, {}, None
+        self.known, self._by_text, self._bounded, self._by_number = {}, {}, {}, []
+        self.left, self._numbering, self._known_size, self.begun = [], None, 0, {}
+
+    def begin(self, selectors: Iterable[Selector | None]) -> None:
+        """Notes those that are to be added, one after the other."""
+        self.left = list(selectors)
+        self.left.reverse()
+        self.size += QUEUE * len(self.left)
+
+    def added(self) -> None:
+        """The next one has been added."""
+        self.left.pop()
+
+    def add_always(self, queues: Collection[Queue]) -> None:
+        """Adds queues that get all messages of the shape."""
+        self.always.extend(queues)
+        self.size += QUEUE * len(queues)
+
+    def add_by_message(self, selector: Selector) -> None:
+        self.by_message.append(selector)
+        self.steps += selector.steps
+        self.size += SELECTOR
 
     def add_by_value(self, selector: Selector) -> None:
         self.by_value.append(selector)
+        self._read |= selector.headers
+        self.size += SELECTOR
         if selector.key is not None:
             names, text = selector.key
             self._by_text.setdefault(names, {}).setdefault(text, []).append(selector)
@@ -416,11 +452,10 @@ class Plan:
             self.by_value_steps += selector.steps
 
     def complete(self, shape: Shape) -> None:
-        """The plan has all selectors now."""
-        read = frozenset[str]().union(*(selector.headers for selector in self.by_value))
-        self.steps = sum([selector.steps for selector in self.by_message]) + self.by_value_steps
-        self.size = PLAN + QUEUE * len(self.always) + SELECTOR * (len(self.by_value) + len(self.by_message))
-        self.at = [at for at, name in enumerate(shape.holes) if name in read]
+        """The plan has all selectors now, and finds them."""
+        self.is_whole = True
+        self.steps += self.by_value_steps
+        self.at = [at for at, name in enumerate(shape.holes) if name in self._read]
 
     def steps_of(self, run: Run) -> int:
         """The steps that a run takes at the least: those for each message, and for the first combination of values that is not known
@@ -430,31 +465,62 @@ class Plan:
 
     def takers(self, headers: Mapping[str, str], facts: Facts, ask: Ask = _ask) -> tuple[Selector, ...]:
         """The selectors of `by_value` that take a message; `ask` says whether one does."""
-        by_number = self._by_number
-        if by_number is None:
-            by_number = self._by_number = self._numbered()
+        return tuple([selector for selector in self.candidates(headers) if ask(selector, headers, facts)])
+
+    def candidates(self, headers: Mapping[str, str]) -> list[Selector]:
+        """The selectors of `by_value` that may take a message."""
+        if not self.is_whole:
+            for _ in self.numbering():
+                pass
         candidates = self._others
         for names, by_text in self._by_text.items():
             text = _first(headers, names)
             if text in by_text:
                 candidates = candidates + by_text[text]
-        for names, intervals in by_number:
+        for names, intervals in self._by_number:
             text = _first(headers, names)
             number = None if text is None else number_of_text(text)
             if number is not None:
                 candidates = candidates + intervals.around(number)
-        return tuple([selector for selector in candidates if ask(selector, headers, facts)])
+        return candidates
 
-    def _numbered(self) -> list[tuple[tuple[str, ...], Intervals[Selector]]]:
-        for bounded in self._bounded.values():
-            if len(bounded) < FEW:
-                self._others += [selector for _, selector in bounded]
-        return [
-            (names, Intervals(bounded)) for names, bounded in self._bounded.items() if len(bounded) >= FEW
-        ]
+    def numbering(self) -> Iterator[int]:
+        """What is left to be done until those that compare with numbers are found by them, in steps: each is how many it has looked at."""
+        if self._numbering is None:
+            self._numbering = _numbering(self._bounded, self._by_number, self._others)
+        return self._numbering
+
+    def break_off(self, values: tuple[bytes, ...], count: int, takers: list[Selector]) -> None:
+        """Remembers how far asking about these values has come; of BEGUN the one that was broken off first is forgotten."""
+        if len(self.begun) >= BEGUN:
+            del self.begun[next(iter(self.begun))]
+        self.begun[values] = count, takers
+
+    def know(self, values: tuple[bytes, ...], takers: tuple[Selector, ...]) -> int:
+        """Remembers who takes these values, and returns how many octets more that is, or less: beyond KNOWN it remembers them alone."""
+        octets, gone = TAKERS + QUEUE * len(takers), 0
+        if self._known_size + octets > KNOWN:
+            gone, self._known_size, self.known = self._known_size, 0, {}
+        self.known[values] = takers
+        self._known_size += octets
+        return octets - gone
 
     def __repr__(self) -> str:
         return f"<Plan always={len(self.always)} by_value={len(self.by_value)} by_message={len(self.by_message)}>"
+
+
+def _numbering(
+    bounded: Mapping[tuple[str, ...], list[tuple[Interval, Selector]]],
+    found: list[tuple[tuple[str, ...], Intervals[Selector]]],
+    others: list[Selector],
+) -> Iterator[int]:
+    for names, items in bounded.items():
+        if len(items) < FEW:
+            others += [selector for _, selector in items]
+        else:
+            intervals = Intervals(items)
+            found.append((names, intervals))
+            yield from intervals.building()
 
 
 def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
