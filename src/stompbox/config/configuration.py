@@ -283,7 +283,7 @@ class Configuration(Table, frozen=True):
     max_refusals_logged: Annotated[
         int,
         key(
-            "Refused frames and connections in the log, per minute; one line counts the others.",
+            "Refused frames and connections in the log, per minute, and as many lines about full addresses; one line counts the others.",
             "lines",
             source=_OWN,
             at_least=0,
