@@ -298,3 +298,22 @@ def test_very_many_consumers_have_their_turn_in_portions(join: Join, group: str)
     assert not world.settle()
     world.ack(consumers["c7"], next(one for one in found if one.consumer == "c7"))
     assert [(one.consumer, one.body) for one in world.settle()] == [("c7", b"next")]
+
+
+@pytest.mark.parametrize("join", [plain, prioritized, same_selector])
+def test_very_many_consumers_get_what_waits_in_portions(join: Join) -> None:
+    """Runs wait, each for fifty of those who have credit for one message."""
+    world = World(portion=5_000)
+    for number in range(VERY_MANY):
+        world.on_queue(join(world, number), "q")
+    world.queue("q").pause()
+    for number in range(0, VERY_MANY, 50):
+        world.send("q", *[b"%d" % one for one in range(number, number + 50)], headers={"a": "1"})
+    assert not world.settle()
+    world.engine.work.begin()
+    world.queue("q").resume()
+    found = world.out()
+    assert 0 < len(found) <= 2 * ASKED
+    found += world.settle()
+    assert sorted(int(one.body) for one in found) == list(range(VERY_MANY))
+    assert len({one.consumer for one in found}) == VERY_MANY

@@ -147,17 +147,18 @@ class Queue(LoggedQueue):
         if self._backlog is None or not bindings:
             return
         backlog, work = self._backlog.common, self.engine.work
-        left = work.rounds
-        while backlog.count and left:
-            left -= 1
+        before, handed, most = work.done, 0, work.rounds * HANDED
+        # what it costs to give one segment to very many is of the portion
+        while backlog.count and handed + work.done - before < most:
+            handed += HANDED
             segment = backlog.pop()
             if self.share(segment, bindings):
                 backlog.unpop(segment)
                 break
         else:
-            if not left:
+            if backlog.count:
                 self.go_on_later()
-        work.spend(HANDED * (work.rounds - left))
+        work.spend(handed)
 
     def share(self, segment: Segment, takers: RoundRobin[Binding]) -> bool:
         """Gives the segment to consumers with credit, in shares; True when something is left of it."""
@@ -180,11 +181,13 @@ class Queue(LoggedQueue):
                 if takers.is_lasting and takers is not self.ready and not only.consumer.has_credit:
                     only.leave_out(takers)
             return is_left
-        for _ in range(ASKED):
+        for asked in range(ASKED):
             if not count:
                 return True
             at = takers.turn = (takers.turn + 1) % count
             if not self.give(takers[at], segment, -(-len(segment) // left), takers):
+                if asked:
+                    self.engine.work.spend(MESSAGE * asked)
                 return False
             count = count if takers.turn == at else len(takers)
             left = left - 1 or count  # shares differ by one at most, when all have credit
@@ -208,13 +211,15 @@ class Queue(LoggedQueue):
     def _share_by_priority(self, segment: Segment, takers: RoundRobin[Binding]) -> bool:
         """Shares a segment out by priority: a lower one gets what those before have no credit for. True when something is left."""
         left = 0
-        for _ in range(ASKED):
+        for asked in range(ASKED):
             if not takers:
                 return True
             count = takers.equals
             left = min(left, count) or count
             at = takers.turn = takers.turn + 1 if takers.turn + 1 < count else 0
             if not self.give(takers[at], segment, -(-len(segment) // left), takers):
+                if asked:
+                    self.engine.work.spend(MESSAGE * asked)
                 return False
             left -= 1
         return self._ask_others_later(takers)
