@@ -10,6 +10,7 @@ import pytest
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.lanes import KNOWN, WIDE
 from stompbox.broker.transactions import Transaction
+from stompbox.broker.work import ASKED
 from stompbox.config.settings import AddressSetting
 from tests.broker.test_very_many import lines
 from tests.broker.world import Got, World
@@ -284,6 +285,27 @@ def test_who_has_credit_again_is_looked_at_alone_however_many_wait_beside_it() -
         found.append(lines(partial(world.ack, consumer, got)))
         assert [one.body for one in world.settle()] == [b"%d" % (count + 7)]
     assert found[1] < 1.2 * found[0], found
+
+
+def test_who_has_no_credit_is_not_asked_again_however_many_have_the_same_selector() -> None:
+    found = []
+    for count in (20, 320):
+        world = World(portion=1_000_000)
+        consumers = [
+            world.on_queue(world.consumer(f"c{n}", prefetch=1, selector="a = '1'"), "q") for n in range(count)
+        ]
+        world.send("q", *[b"%d" % number for number in range(2 * count)], headers={"a": "1"})
+        first = {one.consumer: one for one in world.settle()}
+        assert len(first) == count, "nobody has credit, and as many wait"
+        queue = world.queue("q")
+        for _ in range(1 + count // ASKED):  # so many are asked in one go
+            queue.is_starving(consumers[0].selector)
+        acknowledged = lines(partial(world.ack, consumers[7], first["c7"]))
+        assert [one.consumer for one in world.settle()] == ["c7"]
+        assert queue.is_starving(consumers[0].selector)
+        found.append((acknowledged, lines(queue.dispatch)))
+    assert found[1][0] < 1.2 * found[0][0], found
+    assert found[1][1] < 1.2 * found[0][1], found
 
 
 @pytest.mark.parametrize("seed", range(20))

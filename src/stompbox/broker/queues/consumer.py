@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from enum import Enum
 from heapq import merge
 from itertools import count, islice
@@ -147,10 +147,10 @@ class Binding:
         for takers in missing:
             takers.add(self)
 
-    def miss_only(self, kept: RoundRobin[Binding]) -> None:
-        """The other lists of takers that it is missing in are gone."""
+    def miss_lasting(self) -> None:
+        """Some lists of takers that it may be missing in are gone: those that do not last any more."""
         if self.missing:
-            self.missing = [takers for takers in self.missing if takers is kept]
+            self.missing = [takers for takers in self.missing if takers.is_lasting]
 
     def search_from(self, offset: int) -> None:
         """Its own search of the log goes on there."""
@@ -579,7 +579,9 @@ def has_tiers(bindings: Sequence[Binding]) -> bool:
     return len(bindings) > 1 and bindings[0].consumer.priority != bindings[-1].consumer.priority
 
 
-def forget_missing(bindings: Sequence[Binding], kept: RoundRobin[Binding]) -> None:
+def forget_missing(bindings: Sequence[Binding], gone: Iterable[RoundRobin[Binding]]) -> None:
     """The lanes' lists of takers go; who is missing there is not missing in those that are made anew."""
+    for takers in gone:
+        takers.is_lasting = False
     for binding in bindings:
-        binding.miss_only(kept)
+        binding.miss_lasting()

@@ -115,11 +115,12 @@ def release(engine: Engine, queues: Iterable[QueueState]) -> None:
 def _heads(queue: SharedQueue, only: Binding | None) -> _Heads:
     """For each who takes from lanes, or for one of them, the first of them."""
     backlog = queue.backlog
+    keys = backlog.keys(only)
+    queue.engine.work.spend(LOOK * len(keys))
     if only is None:
         backlog.take_filled()
-    keys = backlog.keys(only)
-    firsts = backlog.firsts([key for key in keys if not queue.is_starving(key)])
-    queue.engine.work.spend(LOOK * len(keys))
+        keys = [key for key in keys if not queue.is_starving(key)]
+    firsts = backlog.firsts(keys)
     found = [(head, number, lane, key) for number, (head, lane, key) in enumerate(firsts)]
     heapify(found)
     return found

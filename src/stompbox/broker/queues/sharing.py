@@ -22,13 +22,31 @@ from stompbox.broker.queues.lanes import LANES, Key, Lane, Lanes, takes
 from stompbox.broker.queues.places import EMPTY
 from stompbox.broker.queues.roundrobin import RANK, RoundRobin
 from stompbox.broker.queues.state import QueueState
-from stompbox.broker.work import LOOK
+from stompbox.broker.work import ASKED, LOOK
 
 if TYPE_CHECKING:
     from stompbox.broker.logs.segments import Segment
     from stompbox.broker.queues.contracts import Address, Engine
     from stompbox.broker.queues.groups import Groups
     from stompbox.selectors import Selector
+
+
+class _Alike:
+    """Consumers of a queue that have the same selector, or none: all of them, and those whose credit is not known to be used up."""
+
+    __slots__ = ("all", "awake")
+
+    def __init__(self, bindings: Sequence[Binding] = ()) -> None:
+        self.all: RoundRobin[Binding] = RoundRobin(bindings)
+        self.awake: RoundRobin[Binding] = RoundRobin(bindings).lasting()
+
+    def add(self, binding: Binding) -> None:
+        self.all.add(binding)
+        self.awake.add(binding)
+
+    def discard(self, binding: Binding) -> None:
+        self.all.discard(binding)
+        self.awake.discard(binding)
 
 
 class SharedQueue(QueueState):
@@ -48,7 +66,7 @@ class SharedQueue(QueueState):
         self._expiring: Expiring | None = None
         self._waits: Waits | None = None
         # its consumers by their selectors, once one had a selector
-        self._by_selector: dict[Selector | None, RoundRobin[Binding]] | None = None
+        self._by_selector: dict[Selector | None, _Alike] | None = None
         self.exclusive: RoundRobin[Binding] | None = None  # the exclusive ones of its consumers
         self.groups: Groups | None = None  # once there was a message of a group
         self.lane_takers: dict[Lane, RoundRobin[Binding]] | None = (
@@ -173,9 +191,9 @@ class SharedQueue(QueueState):
         if self.candidates is not self.bindings:
             self.candidates.discard(binding)
         if self._by_selector is not None:
-            same = self._by_selector[binding.consumer.selector]
-            same.discard(binding)
-            if not same:
+            alike = self._by_selector[binding.consumer.selector]
+            alike.discard(binding)
+            if not alike.all:
                 del self._by_selector[binding.consumer.selector]
         for takers in self._lists_with(binding):
             takers.discard(binding)
@@ -190,13 +208,11 @@ class SharedQueue(QueueState):
                 return
             self._by_selector = {}
             if len(self.bindings) > 1:  # nobody had a selector
-                self._by_selector[None] = RoundRobin(
-                    [other for other in self.bindings if other is not binding]
-                )
-        same = self._by_selector.get(selector)
-        if same is None:
-            same = self._by_selector[selector] = RoundRobin()
-        same.add(binding)
+                self._by_selector[None] = _Alike([other for other in self.bindings if other is not binding])
+        alike = self._by_selector.get(selector)
+        if alike is None:
+            alike = self._by_selector[selector] = _Alike()
+        alike.add(binding)
 
     def _all_takers_of(self, lane: Lane) -> RoundRobin[Binding]:
         """Whoever takes the lane's messages, without a look at who does not."""
@@ -204,9 +220,10 @@ class SharedQueue(QueueState):
         if by_selector is None or not self.is_shared or isinstance(lane, Binding):
             work.spend(len(self.bindings) // 4)
             return takers_of(lane, self.bindings, is_shared=self.is_shared)
-        found = list(by_selector.get(None, ()))
-        for selector in lane:
-            found += by_selector.get(selector, ())
+        found: list[Binding] = []
+        for selector in (None, *lane):
+            if (alike := by_selector.get(selector)) is not None:
+                found += alike.all
         work.spend(LOOK * len(lane) + len(found) // 4)
         return RoundRobin(sorted(found, key=RANK))
 
@@ -240,22 +257,30 @@ class SharedQueue(QueueState):
             if isinstance(lane, Binding):
                 return with_credit([lane])  # it goes with its consumer
             if len(self.lane_takers) >= LANES:
-                forget_missing(self.bindings, self.candidates)
+                forget_missing(self.bindings, self.lane_takers.values())
                 self.lane_takers = {}
             found = self.lane_takers[lane] = self._all_takers_of(lane).lasting()
         return found
 
     def is_starving(self, key: Key) -> bool:
-        """Whether all who find lanes by a key are known to have no credit: they are fed when they have some."""
+        """Whether all who find lanes by a key are known to have no credit: they are fed when they have some. Who has none is left out until
+        then, so that nobody is asked twice; of very many who were not asked yet, some are."""
         if isinstance(key, frozenset) or self.takers is not self.bindings or self._by_selector is None:
             return False
-        found = [key] if isinstance(key, Binding) else self._by_selector.get(key, ())
-        for binding in found:
-            if binding.consumer.has_credit:
+        if isinstance(key, Binding):
+            return not with_credit([key])
+        alike = self._by_selector.get(key)
+        if alike is None:
+            return False
+        awake, work = alike.awake, self.engine.work
+        for _ in range(ASKED):
+            if not awake:
+                return True
+            if awake[-1].consumer.has_credit or work.is_over:
                 return False
-        for binding in found:
-            binding.starve()
-        return bool(found)
+            work.spend(LOOK)
+            awake[-1].leave_out(awake)
+        return False
 
     def go_on_later(self) -> None:
         self.is_halfway = True
