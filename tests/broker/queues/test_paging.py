@@ -8,6 +8,7 @@ from stompbox.broker.queues import paging, reclaim
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.queues.reclaim import purge
+from stompbox.broker.work import LOOK
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, Run, Shape
 from tests.broker.world import Got, World
@@ -92,6 +93,23 @@ def test_a_search_is_not_repeated() -> None:
         assert all(load.start >= 300 for load in world.engine.loads)
         got = world.settle()
     assert got == []
+
+
+def test_who_of_very_many_gets_what_is_found_in_the_log_is_found_out_in_portions() -> None:
+    """One run, of which each message is for others than the one before."""
+    world, many = World(page_size=SMALL, portion=5_000), 200
+    for number in range(many):
+        world.on_queue(world.consumer(f"c{number}", prefetch=1, selector=f"word = '{'ab'[number % 2]}'"), "q")
+    send(world, "n" * 20)
+    assert world.settle() == []
+    world.engine.work.begin()
+    world.send("q", *[b"%d" % number for number in range(many)], holes={"word": [b"a", b"b"] * (many // 2)})
+    found = world.out()
+    assert 0 < len(found) <= 2 * 5_000 // (LOOK * many)
+    found += world.settle()
+    assert sorted(int(one.body) for one in found) == list(range(many)), "each once"
+    assert all((int(one.body) - int(one.consumer[1:])) % 2 == 0 for one in found)
+    assert len({one.consumer for one in found}) == many
 
 
 def test_what_comes_back_is_delivered_again_once() -> None:

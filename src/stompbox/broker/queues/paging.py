@@ -26,7 +26,7 @@ from stompbox.broker.queues.consumer import with_credit
 from stompbox.broker.queues.contracts import Load, Then
 from stompbox.broker.queues.room import Room, Unread
 from stompbox.broker.queues.sharing import takers_of
-from stompbox.broker.work import MESSAGE
+from stompbox.broker.work import LOOK, MESSAGE
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.consumer import Binding
@@ -40,12 +40,14 @@ SHARE: Final = 256 << 10  # octets that a queue may have in memory although memo
 KEYED: Final = 50  # messages of a last-value queue that are looked through in one go: half a millisecond
 
 
-def portions(queue: LoggedQueue, run: Run, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """What a run has of start .. stop-1, in portions whose messages one turn may ask selectors about, or look for the keys of."""
+def portions(
+    queue: LoggedQueue, run: Run, start: int, stop: int, looks: int = 0
+) -> Iterator[tuple[int, int]]:
+    """What a run has of start .. stop-1, in portions whose messages one turn may ask selectors about, or look for the keys of. `looks`:
+    steps that it takes to find out who gets one of them, beside that."""
     first, stop = max(run.first, start), 0 if run.is_withdrawn else min(run.stop, stop)
-    steps = queue.backlog.steps + sum(
-        [selector.most_steps for selector in queue.sifting if selector is not None]
-    )
+    steps = looks + queue.backlog.steps
+    steps += sum([selector.most_steps for selector in queue.sifting if selector is not None])
     most = max(1, queue.engine.work.portion // steps) if steps else len(run.bodies)
     most = min(most, KEYED) if queue.rules.last_value_key else most
     while first < stop:
@@ -247,7 +249,7 @@ def look_ahead(engine: Engine, queue: LoggedQueue) -> None:
     hungry = _hungry(queue)
     if not hungry:
         return
-    start = min(_searched(queue, binding) for binding in hungry)
+    start = max(min([binding.searched for binding in hungry]), queue.paged_from)
     if start >= queue.log_end:
         return
     unsearched = queue.keep_unsearched(None)
@@ -267,7 +269,7 @@ def _hungry(queue: LoggedQueue) -> list[Binding]:
     for binding in reversed(ready[:]):
         if not binding.consumer.has_credit:
             binding.leave_out(ready if ready.is_lasting else None)
-    return [binding for binding in ready if _is_hungry(queue, binding)]
+    return [binding for binding in ready if queue not in binding.consumer.starved]
 
 
 def _go_on(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> None:
@@ -320,9 +322,9 @@ def _search(
     waiting: set[Binding],
 ) -> int:
     start, stop = part
-    work = queue.engine.work
+    work, looks = queue.engine.work, LOOK * len(searching)
     for number, run in enumerate(runs):
-        for first, end in portions(queue, run, start, stop):
+        for first, end in portions(queue, run, start, stop, looks):
             work.spend(MESSAGE)
             if not is_sifted_at_once(queue, run, first, end):
                 queue.keep_unsearched(Unread(runs[number:], first, stop))
@@ -350,6 +352,7 @@ def _offer_found(
     if not all(queue.address.is_answered(selector, segment, queue.id) for selector in asked):
         return False
     for lane, part in queue.backlog.parted(segment, asked):
+        queue.engine.work.spend(LOOK * len(here))
         takers = [
             b for b in takers_of(lane, here, is_shared=queue.is_shared) if _searched(queue, b) <= part.first
         ]
