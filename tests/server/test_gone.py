@@ -17,6 +17,7 @@ from stompbox.message import MULTICAST, Run, Shape
 from stompbox.server.session.connection import Connection
 from stompbox.server.transport.deadlines import Lane
 from stompbox.server.transport.websocket import _Protocol
+from tests.server.turning import LOOKS, World
 from tests.server.world import KINDS, Guest, House, configured, play, uncollected
 from tests.users import users
 
@@ -268,3 +269,20 @@ def _who(thing: object, depth: int = 3) -> list[str]:
             if depth > 1:
                 lines += _who(one, depth - 1)
     return lines[:60]
+
+
+def test_who_is_gone_while_its_login_is_verified_is_gone_once() -> None:
+    """Its end waits for its turn, and what is said of its login comes before that."""
+    world = World()
+    clients = [world.client() for _ in range(4 * LOOKS)]
+    world.turn()
+    for client in clients:
+        client.connection.reading.hold()
+    for client in clients:
+        client.socket.connection_lost(None)
+    assert world.broker.connections
+    for client in clients:
+        client.connection.reading.go_on()
+    assert not world.broker.connections
+    world.until_idle()
+    assert not world.broker.has_failed

@@ -310,7 +310,10 @@ class Connection(Writing):
         self.broker.flush_soon()
 
     def gone(self) -> None:
-        """The socket is gone, and nothing is left to be obeyed."""
+        """The socket is gone, and nothing is left to be obeyed. More than one may find that out: who waits for its turn to say so, and the
+        login that was verified meanwhile."""
+        if self.is_gone:
+            return
         self.is_gone = True
         broker = self.broker
         holding = self.reading.holding
