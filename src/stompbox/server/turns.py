@@ -16,6 +16,7 @@
 | a reload (reloading.py)                                       | a connection, an address    | the others                   |
 | a SUBSCRIBE with a long selector                              | its texts, its tree, its code | the rest of the frame      |
 | connections that are lost                                     | a connection                | all of them, as one          |
+| connections whose front is gone (fronts/remote.py)            | a connection                | the others                   |
 | connections of a broker that stops (stopping.py)              | SOME of them                | the others                   |
 | sockets whose peers have ended                                | FEW of them                 | all of them, beside the queue |
 | sockets that are accepted (transport/tcp.py)                  | FEW of them, uvloop's one   | in the system's backlog      |

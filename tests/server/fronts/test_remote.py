@@ -304,3 +304,31 @@ def test_what_waits_of_a_link_is_not_obeyed_when_its_front_is_gone() -> None:
     assert not found.sockets
     assert not world.broker.sockets
     assert not world.broker.connections
+
+
+def test_very_many_whose_front_is_gone_go_in_portions_and_nothing_of_them_is_obeyed_meanwhile() -> None:
+    world, wire, count = World(), Recorded(), 10 * LOOKS
+    found = FrontLink(world.broker, "front 1", [world.acceptor], lambda _: None)
+    found.connection_made(wire)
+    for number in range(1, count + 1):
+        arrived = record(Kind.ARRIVED, number, ARRIVES) + record(Kind.OPENED, number, OPENS)
+        found.data_received(arrived + record(Kind.DATA, number, CONNECT))
+        world.until_idle()
+    send = b"SEND\ndestination:/queue/q\npersistent:false\n\n\0"
+    readings = [one.connection.reading for one in found.sockets.values() if one.connection is not None]
+    for reading in readings:
+        reading.hold()
+    found.data_received(b"".join(record(Kind.DATA, number, send) for number in found.sockets))
+    world.turn(count)
+    assert all(connection.is_logged_in for connection in world.broker.connections)
+    assert [reading.has_left for reading in readings] == [True] * count
+    world.turn()
+    found.connection_lost(None)
+    assert found.lost == count
+    assert 0 < count - len(world.broker.sockets) <= LOOKS
+    for reading in readings:
+        reading.go_on()
+    world.until_idle()
+    assert not world.broker.sockets
+    assert not world.broker.connections
+    assert not world.broker.engine.counters["received"]

@@ -36,7 +36,7 @@ from stompbox.server.fronts.records import HEAD, Record, Records
 from stompbox.server.session.gathering import Gathering
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from stompbox.server.broker import Broker
     from stompbox.server.session.connection import Connection
@@ -161,10 +161,16 @@ class RemoteSocket:
             connection.lost()
 
     def cut(self) -> None:
-        """Its front is gone."""
+        """Its front is gone, and `part` follows."""
+        self._is_closing = True
+        if self.connection is not None:
+            self.connection.cut()
+
+    def part(self) -> None:
+        """Ends what was cut."""
         connection = self._leave()
         if connection is not None:
-            connection.cut()
+            connection.part()
 
     def _leave(self) -> Connection | None:
         self._is_closing = True
@@ -361,13 +367,15 @@ class FrontLink(asyncio.Protocol):
         self._out.clear()
         self._records.clear()
         self.gathering.clear()
+        found, self.sockets = list(self.sockets.values()), {}
+        self.lost = len(found)
         if not self.broker.has_failed:
             try:
-                for found in list(self.sockets.values()):
-                    found.cut()
+                for one in found:
+                    one.cut()
+                self.broker.turns.run(_parting(found), _nothing)
             except Exception as error:
                 self.broker.faults.stop(f"the connections of {self.name} ended", error)
-        self.lost, self.sockets = len(self.sockets), {}
         self.ended(self._fault)
 
     def _obey(self, data: bytes) -> None:
@@ -469,3 +477,14 @@ class FrontLink(asyncio.Protocol):
 
     def __repr__(self) -> str:
         return f"<FrontLink {self.name} sockets={len(self.sockets)}>"
+
+
+def _parting(found: list[RemoteSocket]) -> Iterator[None]:
+    """One after the other, of those that were cut."""
+    for one in found:
+        one.part()
+        yield
+
+
+def _nothing() -> None:
+    pass

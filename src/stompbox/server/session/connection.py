@@ -291,19 +291,22 @@ class Connection(Writing):
 
     def lost(self) -> None:
         """The socket is gone. What has come and waits for its turn, or for its login, is obeyed first."""
-        if self.is_lost:
-            return
+        if not self.is_lost:
+            self.is_lost = True
+            self.part()
+
+    def cut(self) -> None:
+        """What has passed its octets on is gone, and `part` follows. Its client may be there again by another way: what waits for its turn
+        here is not obeyed, so that it comes not behind what the client sends there. Very many are cut at once."""
         self.is_lost = True
+        self.reading.cut()
+
+    def part(self) -> None:
+        """Nobody looks after it any more."""
         self.broker.beats.leave(self)
         self.broker.pressure.leave(self)
         if not self.reading.will_go_on:
             self.broker.turns.in_time(self._all_gone)
-
-    def cut(self) -> None:
-        """What has passed its octets on is gone. Its client may be there again by another way: what waits for its turn here is not obeyed,
-        so that it comes not behind what the client sends there."""
-        self.reading.clear()
-        self.lost()
 
     def _all_gone(self) -> None:
         self.gone()

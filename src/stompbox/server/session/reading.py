@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from operator import length_hint
 from typing import TYPE_CHECKING, Final
@@ -146,6 +147,17 @@ class Reading:
         self.left = None
         if steps is not None and not self.is_stepping:
             self.turns.run(_whole(steps), _nothing)
+
+    def cut(self) -> None:
+        """Nothing more is obeyed, nor what waits for room, of one of very many: a frame that is half done is done when there is time."""
+        if self.holding is not None:
+            self.connection.broker.pressure.leave(self.connection)
+        if not self.has_left:
+            return
+        steps, self.steps = self.steps, None
+        self.clear()
+        if steps is not None and not self.is_stepping:
+            self.turns.in_time(partial(self.turns.run, _whole(steps), _nothing))
 
     # What comes
 
