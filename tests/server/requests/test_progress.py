@@ -68,6 +68,27 @@ def test_one_user_cannot_push_out_another() -> None:
     assert steps(progress) == ["a", "b"]
 
 
+class Asked(set[int]):
+    """Sessions that are there, and how often somebody asks for one."""
+
+    count = 0
+
+    def __contains__(self, session: object) -> bool:
+        self.count += 1
+        return super().__contains__(session)
+
+
+def test_what_makes_room_for_very_many_is_looked_for_once() -> None:
+    progress, sessions = Progress(most=300, most_of_user=200), Asked(HERE)
+    progress.tell("p", [told(f"old-{number}", user="v") for number in range(150)], HERE)
+    progress.tell("p", [told(f"old-{number}") for number in range(100)], HERE)
+    progress.tell("p", [told(f"done-{number}", StepState.DONE) for number in range(50)], HERE)
+    progress.tell("p", [told(f"new-{number}") for number in range(50)], sessions)
+    assert sessions.count == 300
+    assert len(progress.told) == 300
+    assert not [step for step in steps(progress) if step.startswith("done")]
+
+
 def test_what_nobody_speaks_of_is_forgotten() -> None:
     progress = Progress()
     progress.tell("p", [told("a", at=1000), told("b", at=1000)], HERE)

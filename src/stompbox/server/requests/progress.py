@@ -8,6 +8,7 @@ Decides what may be said and by whom, and how much of it is kept. Not what pipel
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Container
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Final
@@ -105,31 +106,14 @@ class Progress:
         now = found[0].at if found else 0
         self.forget(now)
         kept = dict(self.told)
+        room = _Room(self, kept, sessions)
         for told in found:
             key = (told.user, pipeline, told.step.step)
             if kept.pop(key, None) is None:
-                self._make_room(kept, told.user, sessions)
+                room.make(told.user)
             kept[key] = told
+            room.look(key, told)
         self.told = kept
-
-    def _make_room(self, kept: dict[Key, Told], user: str, sessions: Container[int]) -> None:
-        own = [key for key in kept if key[0] == user]
-        if len(own) >= self.most_of_user:
-            among, limit = own, f"{self.most_of_user} of user {user!r}"
-        elif len(kept) >= self.most:
-            among, limit = list(kept), f"{self.most} in all"
-        else:
-            return
-        oldest = next(
-            (key for key in among if kept[key].step.state not in _GOING or kept[key].session not in sessions),
-            None,
-        )
-        if oldest is None:
-            raise Refused(
-                "too-many-steps",
-                f"the broker keeps the progress of {limit} steps of pipelines, and these are all under way",
-            )
-        del kept[oldest]
 
     def forget(self, now: int) -> None:
         """Forgets the steps of which nobody has spoken for long."""
@@ -140,6 +124,49 @@ class Progress:
 
     def __repr__(self) -> str:
         return f"<Progress of {len(self.told)} steps>"
+
+
+class _Room:
+    """What makes room in what is kept for what is told of now: each step is looked at once, however many are told of."""
+
+    def __init__(self, progress: Progress, kept: dict[Key, Told], sessions: Container[int]) -> None:
+        self._progress = progress
+        self._kept = kept
+        self._sessions = sessions
+        self._count = Counter([user for user, _, _ in kept])
+        # steps that are over, the oldest first; what was told of again since is not what stands here
+        self._over: deque[tuple[Key, Told]] = deque()
+        self._over_of: dict[str, deque[tuple[Key, Told]]] = {}
+        for key, told in kept.items():
+            self.look(key, told)
+
+    def look(self, key: Key, told: Told) -> None:
+        """Takes note of a step that is kept."""
+        if told.step.state not in _GOING or told.session not in self._sessions:
+            self._over.append((key, told))
+            self._over_of.setdefault(key[0], deque()).append((key, told))
+
+    def make(self, user: str) -> None:
+        """Makes room for one step more. Raises Refused."""
+        progress = self._progress
+        if self._count[user] >= progress.most_of_user:
+            over, limit = self._over_of.get(user), f"{progress.most_of_user} of user {user!r}"
+        elif len(self._kept) >= progress.most:
+            over, limit = self._over, f"{progress.most} in all"
+        else:
+            self._count[user] += 1
+            return
+        while over:
+            key, told = over.popleft()
+            if self._kept.get(key) is told:
+                del self._kept[key]
+                self._count[key[0]] -= 1
+                self._count[user] += 1
+                return
+        raise Refused(
+            "too-many-steps",
+            f"the broker keeps the progress of {limit} steps of pipelines, and these are all under way",
+        )
 
 
 async def progress(connection: Asker, frame: Frame) -> Reply:
