@@ -12,7 +12,8 @@ from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.limits import AddressLimits
 from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.server import pressure
-from stompbox.server.pressure import LITTLE, MOST, SOME, UNSAVED, Reason
+from stompbox.server.pressure import ASK, LITTLE, MOST, SOME, UNSAVED, Reason
+from stompbox.server.transport.tcp import Socket
 from tests.server.turning import LOOKS, Client, World
 from tests.server.world import KINDS, House, configured, play
 
@@ -188,3 +189,24 @@ def test_who_is_not_read_and_has_reset_its_socket_is_gone(
         assert not house.broker.pressure.waiting
 
     play(configured(tmp_path), story, fast=True)
+
+
+def test_whose_client_may_be_silent_is_asked_once_whether_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[Socket, int]] = []
+    monkeypatch.setattr(Socket, "probe", lambda socket, seconds: asked.append((socket, seconds)))
+    world = World("?connectionTtl=-1", address_settings=(ONE_EACH,))
+    silent, beating, idle = world.client(), world.client(headers={"heart-beat": "1000,0"}), world.client()
+    for client in (silent, beating):
+        client.say(("SEND", {"destination": "/queue/full"}))
+    world.until_idle()
+    assert not is_read(silent)
+    assert is_read(idle)
+    for _ in range(2):
+        world.broker.pressure._look_for_gone()
+        world.until_idle()
+    assert asked == [(silent.socket, ASK)]
+    silent.socket.connection_lost(None)
+    world.until_idle()
+    assert not world.broker.pressure._asked

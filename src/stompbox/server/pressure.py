@@ -13,7 +13,8 @@ Who only consumes never waits, nor does for the disk who sends it nothing; who s
 holds up nobody else. What was read already is taken; so a sender goes beyond by one read at the most. Of those who wait for
 room, as many go on at a time as it has reads; the others look again after TURN. A connection that consumes, too, is still read while
 it waits for room (limiting.py). Of a socket that is neither read nor written to the loop does not hear that its peer has reset it: who
-waits is looked at for that each LOOK.
+waits is looked at for that each LOOK. A peer that has closed says so to who asks its system alone (TCP keep-alive): unread.py does where
+there is a time to live, and else it is asked here, each ASK. One that has but ended its side is there, and answers.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ READ: Final = 256 << 10  # bytes of one read of a socket
 UNREAD: Final = 1 << 20  # bytes beyond what the systems of both sides hold
 TURN: Final = 0.005  # seconds
 LOOK: Final = 5.0  # seconds
+ASK: Final = 15  # seconds
 SOME: Final = 100  # addresses that are looked at in one go
 FEW: Final = 64  # connections that go on in one step: each is read again, which takes 10 us and more
 
@@ -72,6 +74,7 @@ class Pressure:
         self._unlooked = 0  # of the full addresses, since something has changed
         self._is_planned = False
         self._is_looking = False  # for who has gone
+        self._asked: set[ClientConnection] = set()  # whose systems are asked whether their clients are there
         self._is_relieving = self._is_asked_again = False
 
     def sent(self, connection: ClientConnection, address: Address, run: Run) -> None:
@@ -131,8 +134,13 @@ class Pressure:
     def _looking(self) -> Iterator[None]:
         """One after the other: to ask the system costs a microsecond, and there may be thousands."""
         for connection in list(self.waiting):
-            if connection in self.waiting and connection.transport.is_reset:
+            if connection not in self.waiting:
+                continue
+            if connection.transport.is_reset:
                 connection.transport.abort()
+            elif connection not in self._asked and _may_be_silent(connection):
+                self._asked.add(connection)
+                connection.transport.probe(ASK)
             yield
 
     def _has_looked(self) -> None:
@@ -224,6 +232,7 @@ class Pressure:
             connection.reading.resume()
 
     def leave(self, connection: ClientConnection) -> None:
+        self._asked.discard(connection)
         self._others.pop(connection, None)
         for reason in self.waiting.pop(connection, ()):
             self._forget(connection, reason)
@@ -239,3 +248,8 @@ class Pressure:
 
     def __repr__(self) -> str:
         return f"<Pressure {len(self.waiting)} connections wait>"
+
+
+def _may_be_silent(connection: ClientConnection) -> bool:
+    """Whether a client that has logged in has no time to live."""
+    return connection.pulse is not None and not connection.pulse.agreement.ttl_ms
