@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
+from itertools import count
 from math import ceil
 from re import fullmatch
 from typing import Final, Protocol
@@ -378,6 +379,9 @@ ANSWER: Final = 300  # octets of memory that an answer takes beside the address,
 LONGEST_REMEMBERED: Final = 512
 
 
+_NUMBERS: Final = count(1)
+
+
 class Permissions:
     """Which groups have which right on which address.
 
@@ -394,6 +398,7 @@ class Permissions:
     ) -> None:
         """`grants` finds the groups by right of the most specific match of an address (`PatternTable.best`); `tells_of_all` says
         whether an address is one of those where notifications go."""
+        self.number: Final = next(_NUMBERS)  # by which what was begun under others is known
         self._grants: Final = grants
         self._tells_of_all: Final = tells_of_all
         self._cache_size: Final = cache_size

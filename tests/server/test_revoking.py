@@ -95,3 +95,33 @@ def test_what_a_transaction_needs_is_asked_for_again_in_portions_and_each_once()
     assert client.confirmed() == ["c"]
     assert asked[0] == 1000
     assert client.errors() == []
+
+
+def test_what_a_transaction_holds_is_asked_for_again_as_soon_as_there_are_other_rights() -> None:
+    """Not only when its connection, one of very many, is come to."""
+    world = World()
+    client = world.client()
+    send = ("SEND", {"destination": "/topic/t", "transaction": "t"})
+    client.say(("BEGIN", {"transaction": "t"}), send)
+    world.broker.permissions = permissions_of(
+        Configuration(memory=True, permissions=(PermissionTable(match="t", send=("nobody",)),))
+    )
+    client.say(("COMMIT", {"transaction": "t"}))
+    world.until_idle()
+    assert client.errors() == ["not-permitted"]
+
+
+def test_rights_that_have_changed_cost_nothing_for_each_connection_at_once() -> None:
+    world = World()
+    clients = [world.client() for _ in range(LOOKS)]
+    for client in clients:
+        client.say(*[("BEGIN", {"transaction": str(number)}) for number in range(50)])
+    world.until_idle()
+    [first, *_] = world.broker.connections
+    first.user = User("somebody", frozenset({"else"}))
+    doubted: list[int] = []
+    for _ in revoking(world.broker):
+        open_ones = [one for client in clients for one in client.connection.transactions.values()]
+        doubted.append(len([one for one in open_ones if not one.rights]))
+    assert doubted[0] == 0
+    assert doubted[-1] == 50, "whoever it is now has not asked for what they hold"

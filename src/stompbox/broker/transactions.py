@@ -58,10 +58,11 @@ class Engine(commits.Engine, Protocol):
 class Transaction:
     """Nothing of it is visible before COMMIT; what its ACKs and NACKs name stays held until then, or until ABORT."""
 
-    __slots__ = ("acked", "maker", "name", "refused", "sends", "size", "unit", "written")
+    __slots__ = ("acked", "maker", "name", "refused", "rights", "sends", "size", "unit", "written")
 
-    def __init__(self, name: str, maker: Maker | None = None) -> None:
+    def __init__(self, name: str, maker: Maker | None = None, rights: int = 0) -> None:
         self.name = name
+        self.rights = rights  # the number of those under which it was begun; 0: they are asked for again
         self.maker = maker  # for whom what it makes counts
         self.sends: list[tuple[Address, Run]] = []
         self.acked: list[tuple[Consumer, list[Sent]]] = []
@@ -73,6 +74,10 @@ class Transaction:
     def replace_sends(self, sends: list[tuple[Address, Run]]) -> None:
         """Replaces what the transaction sends: the addresses may have gone and come again."""
         self.sends = sends
+
+    def doubt(self) -> None:
+        """Somebody else's rights count for it now."""
+        self.rights = 0
 
     def wait_for(self, unit: UnitOfWork | None) -> None:
         """The receipt of its COMMIT waits until this is stored."""

@@ -36,20 +36,20 @@ FEW: Final = 20  # subscriptions of a connection for which one step does
 def revoking(broker: Core) -> Iterator[None]:
     """Users, virtual hosts and permissions are those of the new configuration, which one connection after the other is held to. What a
     transaction holds by now is asked for again at its COMMIT, wherever this has come to."""
-    connections = [one for one in broker.connections if one.session.is_open]
-    for connection in connections:
-        if connection.transactions:
-            connection.doubt(connection.transactions.values())
-    for connection in connections:
+    for connection in [one for one in broker.connections if one.session.is_open]:
         yield
         if connection.is_ended:
             continue
         try:
-            connection.user = broker.users.again(connection.user.name, connection.proof)
+            before = connection.user
+            connection.user = broker.users.again(before.name, connection.proof)
             _require_host(connection)
         except StompboxError as error:
             _close(connection, error)
             continue
+        if connection.user != before:
+            for transaction in connection.transactions.values():
+                transaction.doubt()
         for number, (name, consumer) in enumerate(list(connection.consumers.items()), 1):
             yield from looking_at(connection, name, consumer)
             if number % FEW == 0:

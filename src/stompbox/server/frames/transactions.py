@@ -59,7 +59,8 @@ def begin(connection: Speaker, frame: Frame) -> None:
             "too-many-transactions",
             f"a connection has no more than {connection.options.max_transactions} open transactions",
         )
-    transaction = connection.transactions[name] = Transaction(name, connection.allowance.maker)
+    transaction = Transaction(name, connection.allowance.maker, connection.broker.permissions.number)
+    connection.transactions[name] = transaction
     connection.timed_out.pop(name, None)
     connection.broker.timeouts.begun(connection, transaction)
     connection.answer(frame, waits=False)
@@ -69,7 +70,7 @@ def begin(connection: Speaker, frame: Frame) -> None:
 def commit(connection: Speaker, frame: Frame) -> Iterator[None]:
     transaction = transaction_of(connection, frame.headers["transaction"])
     engine = connection.broker.engine
-    is_doubtful = transaction in connection.doubtful
+    is_doubtful = transaction.rights != connection.broker.permissions.number
     _end(connection, transaction)
     _consume(connection, transaction)
     if is_doubtful:
@@ -126,8 +127,6 @@ def _letting_go(connection: Speaker, transaction: Transaction) -> Iterator[None]
 def _end(connection: Speaker, transaction: Transaction) -> None:
     """Forgets a transaction, which is open no longer, whatever becomes of it."""
     del connection.transactions[transaction.name]
-    if transaction in connection.doubtful:
-        connection.doubt(connection.doubtful - {transaction})
     connection.broker.timeouts.ended(transaction)
     _pause(connection)
 

@@ -6,7 +6,7 @@ Knows nothing of sockets: a transport (tcp.py, websocket.py) feeds it and writes
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from secrets import token_hex
@@ -48,7 +48,6 @@ log = logging.getLogger("stompbox.connection")
 
 _TOKEN: Final = partial(token_hex, 8)  # in the names of temporary destinations
 # What most connections never have: whoever puts something in makes one of their own
-_NO_TRANSACTIONS: Final = frozenset[Transaction]()
 _NOTHING: Final[dict[Any, Any]] = {}
 
 E = TypeVar("E")  # a frame or a run
@@ -58,7 +57,7 @@ class Connection(Writing):
     """`peer` is the client's address for logs and limits."""
 
     __slots__ = (
-        "_afterwards", "_fault", "added_headers", "allowance", "answered", "client_id", "consumers", "decoder", "doubtful",
+        "_afterwards", "_fault", "added_headers", "allowance", "answered", "client_id", "consumers", "decoder",
         "ending", "host", "is_entered", "is_gone", "listener", "proof", "reading", "since", "slot", "temporaries", "timed_out",
         "transacted", "transactions", "transform", "upload", "user",
     )  # fmt: skip
@@ -85,7 +84,6 @@ class Connection(Writing):
         self.consumers: dict[str, Consumer] = {}
         self.transactions: dict[str, Transaction] = {}
         # those that were open when rights changed
-        self.doubtful = _NO_TRANSACTIONS
         # transactions that the broker has aborted, and the client does not know
         self.timed_out: dict[str, None] = _NOTHING
         self.transacted: dict[Consumer, bool] = (
@@ -114,10 +112,6 @@ class Connection(Writing):
         if self.is_ended:
             return
         self.reading.receive(data)
-
-    def doubt(self, transactions: Iterable[Transaction]) -> None:
-        """Rights have changed since these were begun."""
-        self.doubtful = frozenset(transactions)
 
     def enter_host(self, host: str | None, space: str, client_id: str) -> None:
         """Logged in: the names that it says are those of its virtual host."""
