@@ -9,7 +9,7 @@ from typing import Any, Final
 from xdist.scheduler import LoadFileScheduling
 
 ROOMS: Final = ("tests/pipelines/", "tests/spark/")
-SESSIONS: Final = 2  # of three workers or four: one alone would be the last to come to its end
+SESSIONS: Final = 2  # of three workers: one alone would be the last to come to its end
 
 
 class Files(LoadFileScheduling):

@@ -83,7 +83,6 @@ class Connection(Writing):
         self.upload: Upload | None = None  # a large body that is coming in
         self.consumers: dict[str, Consumer] = {}
         self.transactions: dict[str, Transaction] = {}
-        # those that were open when rights changed
         # transactions that the broker has aborted, and the client does not know
         self.timed_out: dict[str, None] = _NOTHING
         self.transacted: dict[Consumer, bool] = (
