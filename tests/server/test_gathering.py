@@ -7,10 +7,9 @@ import random
 import pytest
 
 from stompbox.message import Run, Shape
-from stompbox.server.requests import publishing
-from stompbox.server.requests.publishing import gather
 from stompbox.stomp.shapes import shape_of
-from stompbox.store.cutting import size_of
+from stompbox.store import cutting
+from stompbox.store.cutting import gather, size_of
 
 
 def shape(destination: str, **headers: str) -> Shape:
@@ -55,7 +54,7 @@ def test_what_stands_between_two_of_a_shape_stays_there() -> None:
 def test_runs_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     same = shape("/queue/a")
     runs = [Run(same, [b"x" * 10], ([b"1"],)) for _ in range(7)]
-    monkeypatch.setattr(publishing, "MOST_GATHERED", 3 * size_of(runs[0]))
+    monkeypatch.setattr(cutting, "MOST_GATHERED", 3 * size_of(runs[0]))
     found = gather(runs)
     assert [len(run) for run in found] == [3, 3, 1]
     large = Run(same, [b"x" * 1000], ([b"1"],))

@@ -1,4 +1,4 @@
-"""Runs cut to the size of chunks: by bodies, values of holes, and headers, of which each shape has its own.
+"""Runs cut to the size of chunks: by bodies, values of holes, and headers, of which each shape has its own. And small ones gathered.
 
 A chunk is made, read, decoded and deleted in one go, during which nobody else in the process has a turn.
 """
@@ -12,8 +12,9 @@ from operator import add
 from typing import Final
 
 from stompbox.message import MEMO, Run, Shape
-from stompbox.store.chunks import shape_bytes
+from stompbox.store.chunks import joined, shape_bytes
 
+MOST_GATHERED: Final = 1 << 20  # bytes of small runs that become one
 EACH: Final = 32  # bytes that a message costs beside its body, at a guess
 
 
@@ -65,3 +66,32 @@ def split(run: Run, limit: int) -> Iterator[Run]:
         stop = max(start + 1, bisect_right(ends, begun + limit, start))
         yield run.part(start, stop)
         start, begun = stop, ends[stop - 1]
+
+
+def gather(runs: Sequence[Run]) -> list[Run]:
+    """Makes fewer runs of the same messages: those of a destination keep their order, and neighbours of one shape become one."""
+    groups: dict[str, list[list[Run]]] = {}
+    sizes: dict[str, int] = {}
+    for run in runs:
+        destination = run.shape.destination
+        found = groups.setdefault(destination, [])
+        own = size_of(run)
+        size = sizes.get(destination, 0) + own
+        if found and size <= MOST_GATHERED and _is_alike(found[-1][0], run):
+            found[-1].append(run)
+            sizes[destination] = size
+        else:
+            found.append([run])
+            sizes[destination] = own
+    return [_one(group) for found in groups.values() for group in found]
+
+
+def _is_alike(one: Run, other: Run) -> bool:
+    return one.shape is other.shape or shape_bytes(one.shape) == shape_bytes(other.shape)
+
+
+def _one(group: Sequence[Run]) -> Run:
+    if len(group) == 1:
+        return group[0]
+    bodies, columns = joined(group)
+    return Run(group[0].shape, bodies, columns)

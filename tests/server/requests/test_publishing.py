@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stompbox.broker.addresses.routing import NUMBERED
+from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.routing import CHOSEN, NUMBERED
 from stompbox.errors import StoreError
 from stompbox.message import Run, Shape
 from stompbox.server.requests import publishing
@@ -385,3 +386,34 @@ def test_a_batch_goes_on_without_its_client(tmp_path: Path) -> None:
         assert (await world.publish())[1] == {"published": 0, "already": True}
 
     play(tmp_path, MemoryStore(), story)
+
+
+DIVERTED = """[[divert]]
+name = "d"
+address = "q"
+forwarding-address = "r"
+filter = "x = 1"
+"""
+
+
+def test_no_more_is_sent_at_once_than_may_go_where_each_message_is_chosen_by_itself(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        engine, sizes = world.broker.engine, list[int]()
+        publish = engine.publish_prepared
+
+        def noted(address: Address, run: Run) -> bool:
+            sizes.append(len(run))
+            return publish(address, run)
+
+        engine.publish_prepared = noted  # type: ignore[method-assign]
+        numbers = [b"%d" % number for number in range(1000)]
+        columns = ([b"%d" % (number % 2) for number in range(1000)],)
+        run = Run(Shape({"destination": "/queue/q"}, holes=("x",)), numbers, columns)
+        assert await world.stage(chunk(run)) == ""
+        assert (await world.publish())[1]["published"] == 1000
+        assert max(sizes) <= CHOSEN
+        there = world.there()
+        assert there["q"] == numbers
+        assert there["r"] == numbers[1::2]
+
+    play(tmp_path, MemoryStore(), story, DIVERTED)

@@ -25,6 +25,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -37,7 +38,7 @@ from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.duplicates import new_ones
 from stompbox.broker.addresses.limits import Fitting
 from stompbox.broker.addresses.makers import Maker
-from stompbox.broker.addresses.routing import in_parts, portion_of
+from stompbox.broker.addresses.routing import ALL, at_once, in_parts, portion_of
 from stompbox.broker.subscriptions.staging import Attempt, Prefixes, Publication, Published
 from stompbox.broker.subscriptions.subscribers import kind_of_queue
 from stompbox.broker.undelivered import NO_ROUTE, Fate
@@ -50,8 +51,8 @@ from stompbox.server.addressing.routing import addressed, made_queue, require_al
 from stompbox.server.requests.incoming import Alike, runs_of
 from stompbox.server.requests.replies import in_turns, stored, when_stored
 from stompbox.store.base import PIECE
-from stompbox.store.chunks import decode, joined, shape_bytes, shape_of
-from stompbox.store.cutting import size_of, split
+from stompbox.store.chunks import decode, shape_bytes, shape_of
+from stompbox.store.cutting import gather, size_of, split
 
 if TYPE_CHECKING:
     from stompbox.server.requests.asker import Asker, RequestsCore
@@ -65,7 +66,6 @@ STEP: Final = 128 << 10  # octets of messages of one run after which the clock i
 LOOKED_AT: Final = 64  # summaries, or attempts, that are read at once
 LEAST_READ: Final = 4 << 10  # octets for which an attempt counts at least that is read ahead
 MOST_SEEN: Final = 100_000  # values that find duplicates within a batch
-MOST_GATHERED: Final = 1 << 20  # bytes of small runs that become one
 WINDOW: Final = 4 << 20  # octets of what is staged that are on their way to the disk
 AGAIN: Final = 1.0  # seconds until what could not be read is read again
 GONE: Final = ("data-corrupt", "no-such-body")  # which it will never be
@@ -127,35 +127,6 @@ def _chunk(read_part: Callable[[int, int], bytes], body: Large) -> bytes:
 
 def _decoded(chunk: bytes, is_given: bool) -> list[Run]:
     return list(_steps(gather(runs_of(chunk) if is_given else decode(chunk, 0))))
-
-
-def gather(runs: Sequence[Run]) -> list[Run]:
-    """Makes fewer runs of the same messages: those of a destination keep their order, and neighbours of one shape become one."""
-    groups: dict[str, list[list[Run]]] = {}
-    sizes: dict[str, int] = {}
-    for run in runs:
-        destination = run.shape.destination
-        found = groups.setdefault(destination, [])
-        own = size_of(run)
-        size = sizes.get(destination, 0) + own
-        if found and size <= MOST_GATHERED and _is_alike(found[-1][0], run):
-            found[-1].append(run)
-            sizes[destination] = size
-        else:
-            found.append([run])
-            sizes[destination] = own
-    return [_one(group) for found in groups.values() for group in found]
-
-
-def _is_alike(one: Run, other: Run) -> bool:
-    return one.shape is other.shape or shape_bytes(one.shape) == shape_bytes(other.shape)
-
-
-def _one(group: Sequence[Run]) -> Run:
-    if len(group) == 1:
-        return group[0]
-    bodies, columns = joined(group)
-    return Run(group[0].shape, bodies, columns)
 
 
 # Before anything is published
@@ -403,7 +374,8 @@ class _Way:
                 if run.is_staged and not self._is_left_in_log(run):
                     self._note()
                     return
-                self._send(runs.popleft())
+                run = self._next_of(runs)
+                self._send(run)
                 publication.done += len(run)
                 self.size += LEAST_READ if run.is_staged else size_of(run)
                 if runs and (self.size >= PORTION or not goes_on()):
@@ -414,6 +386,22 @@ class _Way:
             if self.size >= PORTION or not goes_on():
                 break
         self._note()
+
+    def _next_of(self, runs: deque[Run]) -> Run:
+        """Takes what is sent in one step: the first run, or as much of it as may go at once to where it is sent."""
+        run = runs[0]
+        most = ALL if run.is_staged or len(run) == 1 else self._most(run.shape)
+        if len(run) <= most:
+            return runs.popleft()
+        runs[0] = run.part(most, len(run))
+        return run.part(0, most)
+
+    def _most(self, shape: Shape) -> int:
+        found = [ALL]
+        for destination in self.names.parse(shape.destination, shape.headers.get("destination-type")):
+            with suppress(StompboxError):  # whoever sends says so
+                found.append(at_once(self._target(destination, shape)[0], shape))
+        return min(found)
 
     def _note(self) -> None:
         self.publications.broker.sinks.reached(self.publication)
