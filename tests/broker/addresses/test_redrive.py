@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from stompbox.broker.addresses.redrive import STEP, Move, Redrive
+from stompbox.broker.addresses.routing import ADMITTED
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.work import MESSAGE
 from stompbox.config import RoutingType
@@ -222,7 +223,7 @@ def test_no_more_than_was_said_and_not_what_is_being_delivered() -> None:
     assert Move(world.engine, world.queue("q"), "p", most=2).count == 2
     world.ack(consumer, got)
     assert [got.body for got in world.settle()] == [b"d"]
-    assert [segment.run.bodies for segment in world.queue("p").backlog.segments()] == [[b"b", b"c"]]
+    assert [got.body for got in world.waiting_in("p")] == [b"b", b"c"]
 
 
 def test_what_is_in_the_log_alone_comes_too() -> None:
@@ -349,3 +350,22 @@ def test_a_queue_that_goes_between_parts_of_one_run_leaves_no_memory_behind() ->
     world.engine.drop_queue(world.queue("dead"))
     world.settle()
     assert world.engine.memory.size == 0
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_what_goes_to_where_something_is_done_for_each_goes_in_smaller_steps(*, is_moved: bool) -> None:
+    """A last-value queue asks for the key of each; it is made with the first of them."""
+    world = World(AddressSetting(match="keys", default_last_value_key="k"), portion=1)
+    count = 4 * ADMITTED + 10
+    numbers = [b"%d" % number for number in range(count)]
+    world.send("dead", *numbers, headers={"_AMQ_ORIG_ADDRESS": "keys"}, holes={"k": numbers})
+    dead = world.queue("dead")
+    work = Move(world.engine, dead, "keys") if is_moved else Redrive(world.engine, dead)
+    before, most = 0, 0
+    while not work.is_done:
+        before, most = work.count, max(most, work.count - before)
+        world.engine.dispatch_rest(lambda: False)
+    assert 0 < max(most, work.count - before) <= ADMITTED
+    assert work.count == count
+    assert [got.body for got in world.waiting_in("keys")] == numbers
+    assert (dead.backlog.count, world.engine.counters["replaced"]) == (0, 0)

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from stompbox.broker.addresses import limits, redelivery
+from stompbox.broker.addresses import limits, redelivery, routing
+from stompbox.broker.addresses.routing import ALL
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import dispatch, paging
 from stompbox.broker.queues.consumer import taken_off
@@ -37,7 +38,8 @@ PORTION: Final = 1000  # messages at a time
 QUARTER: Final = 4  # of all memory: so much may have to stay, and is kept until all is done
 TOO_MUCH: Final = "too-much-stays"  # of those that were not looked at
 TOO_MANY: Final = "too-many-addresses"  # of those that came from an address that the user may not make again
-STEP: Final = 16  # parts of them, each sent by itself, that go in one step: less than a millisecond
+# parts of them, each sent by itself, that go in one step: less than a millisecond. Fewer, where each takes longer
+STEP: Final = 16
 
 
 class Redrive:
@@ -81,13 +83,14 @@ class Redrive:
         backlog = self.queue.backlog
         taken = 0
         while not self.is_done and backlog.count and self._left and not self._is_too_much:
-            for part in _parts(backlog.pop_oldest(min(self._left, PORTION)), self.among):
+            for part, weight in self._weighed(backlog.pop_oldest(min(self._left, PORTION))):
                 sent = self._send_back(part) if self._is_wanted(part) else 0
                 if sent < len(part):
                     self._set_aside(part.part(part.first + sent, part.stop))
                 self.engine.work.spend(COPY)
-                taken += 1
-                if taken % STEP == 0:
+                taken += weight
+                if taken >= STEP:
+                    taken = 0
                     yield
                 if self.is_done:  # the queue is gone, and with it what was taken out of it just now
                     return
@@ -97,6 +100,32 @@ class Redrive:
             paging.load(self.engine, self.queue)
         else:
             yield from self._end()
+
+    def _weighed(self, segment: Segment) -> Iterator[tuple[Segment, int]]:
+        """The parts of a segment that are sent each by itself, none of them more than may go at once to where it goes; and for how many
+        parts of a step each counts. Who takes one sends it before the next is asked for."""
+        for part in _parts(segment, self.among):
+            most = self._at_once(part)
+            if most is None and len(part) > 1:  # the first one makes the address
+                yield part.cut(part.first + 1), STEP
+                most = self._at_once(part)
+            most = most or ALL
+            while len(part) > most:
+                yield part.cut(part.first + most), STEP
+            yield part, max(1, STEP * len(part) // most)
+
+    def _at_once(self, part: Segment) -> int | None:
+        """None, where the address is not there."""
+        name = self._target(part)
+        address = self.engine.addresses.get(name)
+        if not name or (address is not None and address.only is not None and address.only.is_simple):
+            return ALL
+        return None if address is None else routing.at_once(address, part.run.shape)
+
+    def _target(self, segment: Segment) -> str:
+        """The name of the address to which it goes; empty where it goes nowhere."""
+        came = segment.run.headers(segment.first - segment.run.first).get(ORIGINAL_ADDRESS, MARK)
+        return "" if is_inside(came) else space_of(self.queue.address.name) + came
 
     def _set_aside(self, part: Segment) -> None:
         """Keeps what has to stay until all is done. It takes memory of its address as long."""
@@ -120,11 +149,9 @@ class Redrive:
 
     def _send_back(self, segment: Segment) -> int:
         """How many of them went, from the first on."""
-        run = segment.run
-        came = run.headers(segment.first - run.first).get(ORIGINAL_ADDRESS, MARK)
-        if is_inside(came):  # it does not say
+        name = self._target(segment)
+        if not name:  # it does not say
             return 0
-        name = space_of(self.queue.address.name) + came
         if not self.may_send(name):
             self.stayed["not-permitted"] += len(segment)
             return 0
@@ -244,6 +271,9 @@ class Move(Redrive):
         self.to = to
         super().__init__(engine, queue, most=most, on_done=on_done)
 
+    def _target(self, segment: Segment) -> str:
+        return self.to
+
     def _send_back(self, segment: Segment) -> int:
         fitting = self._forwarded(segment)
         if fitting is None:
@@ -280,6 +310,9 @@ class Copy(Move):
 
 class Discard(Redrive):
     """Drops messages of a queue for good."""
+
+    def _target(self, segment: Segment) -> str:
+        return ""
 
     def _send_back(self, segment: Segment) -> int:
         self._gone(segment, "purged")
