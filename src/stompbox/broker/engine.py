@@ -376,6 +376,10 @@ class Engine(Catalogue):
         """How many of these messages may expire in one step."""
         return redelivery.expired_at_once(queue, segment)
 
+    def dead_at_once(self, queue: Queue, segment: Segment) -> int:
+        """How many of these messages may become dead letters in one step."""
+        return redelivery.dead_at_once(queue, segment)
+
     def dead_letter(self, queue: Queue, segment: Segment, reason: str) -> None:
         self.counters["dead"] += len(segment)
         if queue.reads_the_log:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from stompbox.broker.addresses.routing import ADMITTED
+from stompbox.broker.logs.segments import Segment
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.recovery import note_end
 from stompbox.config.settings import AddressSetting
 from stompbox.message import Run, Shape
@@ -60,6 +63,35 @@ def test_what_was_spent_before_a_restart_is_not_delivered_once_more() -> None:
     assert [got.body for got in world.settle()] == [b"fine"]
     world.on_queue(world.consumer("d"), "dead")
     assert [got.body for got in world.settle()] == [b"poison"]
+
+
+def test_what_was_spent_before_a_restart_dies_in_portions_and_in_order() -> None:
+    """Where dead letters go a last-value queue asks for the key of each."""
+    rule = AddressSetting(match="q", max_delivery_attempts=2, dead_letter_address="dead")
+    world = World(rule, AddressSetting(match="dead", default_last_value_key="k"))
+    numbers = [b"%d" % number for number in range(3 * ADMITTED + 10)]
+    world.send("dead", b"first", headers={"k": "first"})
+    world.send("q", *numbers, holes={"k": numbers})
+    world.send("q", b"more", headers={"k": "more"})
+    world.commit()
+    count = len(numbers) + 1
+    world.store.apply(Commit(delivered={world.queue("q").id: [(0, count, 2, 2)]}))
+    world = world.restart()
+    parts: list[int] = []
+    dead_letter = world.engine.dead_letter
+
+    def noted(queue: Queue, segment: Segment, reason: str) -> None:
+        parts.append(len(segment))
+        dead_letter(queue, segment, reason)
+
+    world.engine.dead_letter = noted  # type: ignore[method-assign]
+    world.on_queue(world.consumer(), "q")
+    while sum(parts) < count:
+        assert world.settle() == []
+        world.engine.tick(world.engine.now + 1)
+    assert max(parts) <= ADMITTED
+    assert [got.body for got in world.waiting_in("dead")] == [b"first", *numbers, b"more"]
+    assert world.queue("q").count == 0
 
 
 def test_a_dead_letter_whose_message_may_have_died_before_a_crash_is_marked_and_stays_so() -> None:

@@ -159,7 +159,7 @@ def _each(one: Sent, outcome: Outcome) -> int:
 
 
 def _weight(queue: QueueState, segment: Segment) -> int:
-    return max(1, PIECE // _at_once(queue, queue.settings.dead_letter_address, segment))
+    return max(1, PIECE // dead_at_once(queue, segment))
 
 
 def _at_once(queue: QueueState, name: str | None, segment: Segment) -> int:
@@ -169,6 +169,11 @@ def _at_once(queue: QueueState, name: str | None, segment: Segment) -> int:
     if target is None or (target.only is not None and target.only.is_simple):
         return routing.ALL
     return routing.at_once(target, segment.run.shape)
+
+
+def dead_at_once(queue: QueueState, segment: Segment) -> int:
+    """Messages of a segment that may become dead letters in one step."""
+    return _at_once(queue, queue.settings.dead_letter_address, segment)
 
 
 def expired_at_once(queue: QueueState, segment: Segment) -> int:

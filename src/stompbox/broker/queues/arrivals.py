@@ -17,6 +17,7 @@ from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import dispatch, paging
 from stompbox.broker.queues.delayed import AGAIN, Later
 from stompbox.broker.queues.groups import Groups
+from stompbox.broker.undelivered import TOO_OFTEN
 from stompbox.broker.work import COPY, MESSAGE
 
 if TYPE_CHECKING:
@@ -83,9 +84,10 @@ def _waking(queue: LoggedQueue) -> Iterator[None]:
     are there. Those in the log alone are read when it is dispatched."""
     engine, due = queue.engine, queue.engine.now
     is_withheld = False
-    while queue.id in engine.queues and (found := queue.waits.due(due, STEP)):
-        for segment in found:
-            wake_one(queue, segment)
+    while queue.id in engine.queues and queue.waits.has_due(due):
+        woken = 0
+        while woken < STEP and (found := queue.waits.due(due, 1)):
+            woken += wake_one(queue, found[0])
         _settle(queue)
         if not is_withheld and queue.waits.has_due(due):
             is_withheld = True
@@ -135,23 +137,52 @@ def _expiring_of(queue: LoggedQueue, segment: Segment) -> Iterator[None]:
         queue.expired(segment)
 
 
-def wake_one(queue: LoggedQueue, segment: Segment) -> None:
+def wake_one(queue: LoggedQueue, segment: Segment) -> int:
     """A message whose time has come goes before what is newer than it. One that has expired meanwhile goes to another address: that takes
-    longer than to be woken."""
-    work = queue.engine.work
-    work.spend(MESSAGE)
+    longer than to be woken. Returns for how many segments of a step it counts."""
+    engine, now = queue.engine, queue.engine.now
+    engine.work.spend(MESSAGE)
     if segment.run.is_withdrawn:
         queue.drop(segment, "withdrawn")
-        return
-    if 0 < segment.run.shape.expires <= queue.engine.now:
-        work.spend(COPY)
-        queue.expired(segment)
-        return
+        return 1
+    if 0 < segment.run.shape.expires <= now:
+        part, weight = _sent_on(queue, segment, engine.expired_at_once(queue, segment))
+        queue.expired(part)
+        return weight
+    if segment.failures and engine.is_spent(queue, segment):
+        return _die(queue, segment)
     is_new = not segment.deliveries
     if is_new:
         queue.show(segment.run, segment.first, segment.stop)
     for part in _admitted(queue, segment) if is_new else (segment,):
         queue.backlog.put_back(part)
+    return 1
+
+
+def bury(queue: LoggedQueue, segment: Segment) -> None:
+    """Messages that were found in the log and had all their attempts: they become dead letters, what would be too much now in steps."""
+    now = queue.engine.now
+    if queue.engine.work.is_late or (queue.has_waits and queue.waits.has_due(now)):
+        queue.waits.add(segment, now)
+    else:
+        _die(queue, segment)
+
+
+def _die(queue: LoggedQueue, segment: Segment) -> int:
+    part, weight = _sent_on(queue, segment, queue.engine.dead_at_once(queue, segment))
+    queue.engine.dead_letter(queue, part, TOO_OFTEN)
+    return weight
+
+
+def _sent_on(queue: LoggedQueue, segment: Segment, most: int) -> tuple[Segment, int]:
+    """What of a segment goes to another address in this step, `most` messages, and for how many segments that counts; the rest is due
+    again at once."""
+    queue.engine.work.spend(COPY)
+    if len(segment) <= most:
+        return segment, max(1, STEP * len(segment) // most)
+    part = segment.cut(segment.first + most)
+    queue.waits.put_back(segment)
+    return part, STEP
 
 
 def due_of(run: Run) -> int:
@@ -246,21 +277,21 @@ def _taking_due(queue: LoggedQueue, later: Later, runs: list[Run], stop: int) ->
     """Wakes those that are due of what was read, in steps; nothing more is read meanwhile."""
     engine, at, woken = queue.engine, 0, 0
     while later.due and later.due[0][0] < stop and not paging.is_enough(queue):
-        if woken == STEP:
+        if woken >= STEP:
             woken = 0
             _settle(queue)
             yield
             if queue.id not in engine.queues or queue.later is not later:
                 return
             continue
-        woken += 1
         first, end = later.due.popleft()
         if end > stop:
             later.due.appendleft((stop, end))
             end = stop
         if at < len(runs) and runs[at].stop <= first:
             at = bisect_right(runs, first, at, key=_stop_of)
-        at = _wake_stretch(queue, runs, at, first, end)
+        at, weight = _wake_stretch(queue, runs, at, first, end)
+        woken += weight
     later.read(is_reading=False)
     _settle(queue)
     queue.dispatch()
@@ -275,16 +306,17 @@ def _settle(queue: LoggedQueue) -> None:
         queue.admission.settle(queue)
 
 
-def _wake_stretch(queue: LoggedQueue, runs: list[Run], at: int, first: int, stop: int) -> int:
+def _wake_stretch(queue: LoggedQueue, runs: list[Run], at: int, first: int, stop: int) -> tuple[int, int]:
     """One stretch of offsets, of which the run at `at` has the beginning. Which run has what follows it: no run is looked at twice for one
-    stretch after the other."""
+    stretch after the other. And for how many segments of a step it counts."""
+    woken = 0
     while at < len(runs) and runs[at].first < stop:
         run = runs[at]
         low, high = max(run.first, first), min(run.stop, stop)
         queue.skip(first, low)
         for segment, is_wanted in paging.sifted(queue, run, low, high):
             if is_wanted:
-                wake_one(queue, segment)
+                woken += wake_one(queue, segment)
             else:
                 queue.skip(segment.first, segment.stop)
         first = high
@@ -292,7 +324,7 @@ def _wake_stretch(queue: LoggedQueue, runs: list[Run], at: int, first: int, stop
             break
         at += 1
     queue.skip(first, stop)  # what is not there any more: it could not be stored, or retention has passed it
-    return at
+    return at, max(1, woken)
 
 
 def offer(queue: LoggedQueue, segment: Segment) -> None:

@@ -210,6 +210,9 @@ class Engine(Protocol):
     def expired_at_once(self, queue: Any, segment: Segment, /) -> int:
         """How many of these may do so in one step."""
 
+    def dead_at_once(self, queue: Any, segment: Segment, /) -> int:
+        """How many of these may become dead letters in one step."""
+
     def dead_letter(self, queue: Any, segment: Segment, reason: str, /) -> None:
         """Sends messages that are not delivered any more where dead letters go."""
 

@@ -36,8 +36,15 @@ class Waits:
 
     def add(self, segment: Segment, when: int) -> None:
         """Keeps a segment until `when`, ms since the epoch."""
+        self._keep(segment, when, 1)
+
+    def put_back(self, segment: Segment) -> None:
+        """Keeps what is due, and was taken out to no avail, before all that waits."""
+        self._keep(segment, 0, -1)
+
+    def _keep(self, segment: Segment, when: int, order: int) -> None:
         self._turn += 1
-        heappush(self._heap, (when, self._turn, segment))
+        heappush(self._heap, (when, order * self._turn, segment))
         self.count += len(segment)
         self.size += segment.cost
         self._memory.hold(segment.run)

@@ -22,7 +22,6 @@ from stompbox.broker.queues.lanes import Lane
 from stompbox.broker.queues.logged import LoggedQueue
 from stompbox.broker.queues.room import Unread
 from stompbox.broker.queues.roundrobin import RANK, RoundRobin
-from stompbox.broker.undelivered import TOO_OFTEN
 from stompbox.broker.work import ASKED, HANDED, MESSAGE
 from stompbox.message import Run
 from stompbox.selectors import Selector
@@ -394,7 +393,7 @@ class Queue(LoggedQueue):
                 if self.unasked:
                     paging.count_out(self, segment)
             elif segment.failures and self.engine.is_spent(self, segment):
-                self.engine.dead_letter(self, segment, TOO_OFTEN)
+                arrivals.bury(self, segment)
             else:
                 arrivals.take(self, segment)
 
