@@ -6,6 +6,7 @@ Readers of a log by offset see what is stored, and no offset that they were told
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -334,6 +335,55 @@ def test_no_offset_that_was_told_means_another_message_after_a_crash(
         streamed = streamed.restart()
         assert streamed.engine.addresses["s"].log.incarnations == incarnations
     assert {b"0.0", b"3.1"} <= set(told.values())
+
+
+@pytest.mark.parametrize("is_much", [False, True], ids=["all of it", "too much"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_very_many_readers_are_shown_what_is_stored_in_steps_and_miss_nothing(
+    small: None, monkeypatch: pytest.MonkeyPatch, *, kept: bool, is_much: bool
+) -> None:
+    """Meanwhile some come and go, and others leave in the log what they have not been shown, and what they have; or all find it there."""
+    streamed, count = World(*([KEPT] if kept else []), portion=1), 5 * FEW
+    shown: list[Queue] = []
+    show_to = fanout._show_to
+
+    def noted(queue: Queue, *others: Any) -> None:
+        shown.append(queue)
+        show_to(queue, *others)
+
+    monkeypatch.setattr(fanout, "_show_to", noted)
+
+    def joined(name: str, position: int) -> Consumer:
+        return streamed.on_stream(streamed.consumer(name, AckMode.INDIVIDUAL), "s", position)
+
+    readers = [joined(str(number), 0) for number in range(count)]
+    send_to_readers(streamed, b"a", b"b")
+    streamed.store.apply(streamed.engine.take_commit())
+    streamed.engine.committed()
+    assert 0 < len(shown) <= FEW
+    found, queues = streamed.out(), [next(iter(reader.bindings.values())).queue for reader in readers]
+    joined("early", 0)
+    joined("next", 2)
+    for queue in (shown[0], queues[-1]):
+        queue.leave_in_log(queue.log_end)
+        streamed.engine.dispatch_later(queue)
+    streamed.close(readers[-2])
+    if is_much:
+        fanout._leave_in_log(streamed.address("s"))
+    going = True
+    while going:
+        before = len(shown)
+        going = streamed.engine.dispatch_rest(lambda: False) or bool(streamed.serve())
+        assert len(shown) - before <= FEW
+        found += streamed.out()
+    found += moved(streamed)
+    names = {*map(str, range(count)), "early"} - {readers[-2].name}
+    assert sorted((got.consumer, got.offset) for got in found) == sorted(
+        (name, offset) for name in names for offset in (0, 1)
+    )
+    send_to_readers(streamed, b"c")
+    streamed.commit()
+    assert sorted(got.consumer for got in streamed.settle()) == sorted({*names, "next"})
 
 
 @pytest.mark.parametrize("way", WAYS)

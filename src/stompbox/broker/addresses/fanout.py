@@ -50,33 +50,58 @@ def show(address: Address) -> None:
 
 def _leave_in_log(address: Address) -> None:
     log = address.log
-    start = log.show(log.committed)
+    starts = [
+        (queue, max(queue.log_end, queue.cursor.position))
+        for queue in address.streams.values()
+        if queue.paged_from < 0
+    ]
+    log.show(log.committed)
     log.skip_unshown()
-    for queue in address.streams.values():
-        first = max(start, queue.cursor.position)
-        if queue.paged_from < 0 and first < log.shown:
+    for queue, first in starts:
+        if first < log.shown:
             queue.leave_in_log(first)
             address.engine.dispatch_later(queue)
 
 
 def _showing(address: Address) -> Iterator[None]:
-    """Shows the runs that are stored to those who read by offset; in each step a run, or the messages of it that go to all at once."""
+    """Shows the runs that are stored to those who read by offset; in each step a run, or the messages of it that go to all at once, or
+    some of very many readers."""
     log, engine = address.log, address.engine
     while log.unshown:
         run = log.unshown[0]
         first = max(run.first, log.shown)
         stop = min(run.stop, first + max(1, MANY // max(1, len(address.streams))))
-        if stop == run.stop:
+        yield from _showing_part(address, run, (log.shown, first, stop))
+        if stop == run.stop and log.unshown and log.unshown[0] is run:
             log.unshown.popleft()
-        before = log.show(stop)
-        limit = engine.work.done + engine.work.most
-        for queue in list(address.streams.values()):
-            if queue.paged_from < 0:  # else it finds it in the log
-                _show_to(queue, run, (before, first, stop), limit)
-        engine.work.spend(MESSAGE * len(address.streams))
         yield
     if engine.logs.get(log.id) is address:
         _end_showing(address)
+
+
+def _showing_part(address: Address, run: Run, part: tuple[int, int, int]) -> Iterator[None]:
+    """Shows messages of a run to all readers, MANY in each step; who has come meanwhile, or has read up to there, is the last. It ends
+    where all find them in the log after all."""
+    log, engine, limit = address.log, address.engine, address.engine.work.done + address.engine.work.most
+    ahead, left = log.show_ahead(part[2]), list(address.streams.values())
+    while left:
+        some, left = left[:MANY], left[MANY:]
+        for queue in some:
+            # else it finds it in the log
+            if queue.id not in ahead and queue.id in address.streams and queue.paged_from < 0:
+                ahead.add(queue.id)
+                _show_to(queue, run, part, limit)
+        engine.work.spend(MESSAGE * len(some))
+        if not left:
+            left = [
+                queue for queue in address.streams.values() if queue.id not in ahead and queue.paged_from < 0
+            ]
+        if left:
+            yield
+            if not log.is_showing(ahead):
+                return
+            limit = engine.work.done + engine.work.most
+    log.show(part[2])
 
 
 def _show_to(queue: Queue, run: Run, part: tuple[int, int, int], limit: int) -> None:

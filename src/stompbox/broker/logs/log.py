@@ -33,7 +33,7 @@ class Log:
     """Offsets are dense in memory; in the store there are gaps where nobody needed the messages."""
 
     __slots__ = (
-        "_low", "_passed", "_reserved_before", "_stored_before", "_trimmed_before", "committed", "cursors", "firm", "first",
+        "_low", "_passed", "_reserved_before", "_stored_before", "_trimmed_before", "ahead", "committed", "cursors", "firm", "first",
         "flying", "has_readers", "id", "incarnations", "is_known", "is_retained", "keeps", "name", "next", "offered", "pending",
         "reserved", "retention", "shown", "stored", "trimmed", "unshown", "unused",
     )  # fmt: skip
@@ -57,6 +57,8 @@ class Log:
         # all below is on disk, or needs to be nowhere; no restart gives its offsets to other messages
         self.committed = next
         self.shown = next  # readers by offset were shown all below (fanout.py)
+        # those of them that were shown all below another offset already, and that offset
+        self.ahead: tuple[set[int], int] | None = None
         self.unshown: deque[Run] | None = None  # what is on disk from there on
         self.has_readers = False  # somebody is there who reads by offset
         self.stored = next  # after the last message that the store has, or is about to have
@@ -210,8 +212,22 @@ class Log:
 
     def show(self, stop: int) -> int:
         """Readers by offset were shown all below; where that ended before."""
-        before, self.shown = self.shown, stop
+        before, self.shown, self.ahead = self.shown, stop, None
         return before
+
+    def show_ahead(self, stop: int) -> set[int]:
+        """Some readers are shown all below before the others: those whose queues' ids will stand in this set."""
+        ahead: set[int] = set()
+        self.ahead = ahead, stop
+        return ahead
+
+    def is_showing(self, ahead: set[int]) -> bool:
+        """Whether it is still these that are ahead of the others."""
+        return self.ahead is not None and self.ahead[0] is ahead
+
+    def shown_to(self, id: int) -> int:
+        """The reader with this queue was shown all below."""
+        return self.shown if self.ahead is None or id not in self.ahead[0] else self.ahead[1]
 
     def offer_below(self, offset: int) -> None:
         """Below this offset all have been offered what is for them."""
@@ -242,11 +258,11 @@ class Log:
     def end_showing(self) -> None:
         """Nobody reads the log by offset any more."""
         self.has_readers, self.shown = False, self.committed
-        self.unshown = None
+        self.unshown = self.ahead = None
 
     def skip_unshown(self) -> None:
         """Readers by offset find it in the log."""
-        self.unshown = None
+        self.unshown = self.ahead = None
 
     def failed(self) -> None:
         """The commit that was given is not in the store: all of it waits for the next one."""

@@ -178,7 +178,7 @@ class QueueState(metaclass=ABCMeta):
         """Up to where it may read the log."""
         address = self.address
         if self.kind in BY_OFFSET:
-            return address.log.shown  # fanout.py
+            return address.log.shown_to(self.id)  # fanout.py
         return (
             address.log.next
             if address.fanout is None or self.id not in address.topics
