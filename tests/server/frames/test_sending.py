@@ -248,6 +248,18 @@ CHOSEN = {
         )
     },
     "subscriptions": {},
+    "nobody": {
+        "addresses": (
+            AddressTable(name="q", queues=(QueueTable(name="q", filter="y = 0"),)),
+            AddressTable(name="dead", queues=(QueueTable(name="dead"),)),
+        ),
+        "diverts": (
+            DivertTable(name="d", address="dead", forwarding_address="r", filter="x = 1", exclusive=True),
+        ),
+        "address_settings": (
+            AddressSetting(match="q", send_to_dla_on_no_route=True, dead_letter_address="dead"),
+        ),
+    },
 }
 
 

@@ -29,6 +29,7 @@ from stompbox.broker.queues.matching import (
 )
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import MESSAGE
+from stompbox.config.spaces import space_of
 from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, Run, Shape
 from stompbox.ranges import Ranges, swept
 from stompbox.selectors import Selector
@@ -210,7 +211,7 @@ def at_once(address: Address, shape: Shape) -> int:
         return 1
     reached = _reached(address)
     cost = sum([_cost_of_admitting(known) + _cost_of_choosing(known, shape) for known in reached])
-    if address.diverts:
+    if len(reached) > 1 or address.diverts:
         cost += _cost_of_diverting(reached, shape)
     return min(portion_of(shape), max(1, ROLLED // cost) if cost else ALL)
 
@@ -242,13 +243,17 @@ def _looking(address: Address) -> Iterator[tuple[Address, Selector]]:
 
 
 def _reached(address: Address) -> list[Address]:
-    """The address, and those that diverts send on to from there."""
-    if not address.diverts:
+    """The address, and those to which diverts send on from there, and what nobody takes."""
+    if not address.diverts and not address.settings.send_to_dla_on_no_route:
         return [address]
     seen, found = {address}, [address]
     for known in found:
-        for divert in known.diverts:
-            further = known.engine.addresses.get(divert.forwarding_address)
+        names = [divert.forwarding_address for divert in known.diverts]
+        dead = known.settings.dead_letter_address
+        if dead and known.settings.send_to_dla_on_no_route:
+            names.append(space_of(known.name) + dead)
+        for name in names:
+            further = known.engine.addresses.get(name)
             if further is not None and further not in seen:
                 seen.add(further)
                 found.append(further)
