@@ -147,10 +147,10 @@ class Binding:
         for takers in missing:
             takers.add(self)
 
-    def miss_lasting(self) -> None:
-        """Some lists of takers that it may be missing in are gone: those that do not last any more."""
+    def miss_none_of(self, gone: set[int]) -> None:
+        """Some lists of takers that it may be missing in are gone, by their `id`."""
         if self.missing:
-            self.missing = [takers for takers in self.missing if takers.is_lasting]
+            self.missing = [takers for takers in self.missing if id(takers) not in gone]
 
     def search_from(self, offset: int) -> None:
         """Its own search of the log goes on there."""
@@ -581,7 +581,6 @@ def has_tiers(bindings: Sequence[Binding]) -> bool:
 
 def forget_missing(bindings: Sequence[Binding], gone: Iterable[RoundRobin[Binding]]) -> None:
     """The lanes' lists of takers go; who is missing there is not missing in those that are made anew."""
-    for takers in gone:
-        takers.is_lasting = False
+    ids = set(map(id, gone))
     for binding in bindings:
-        binding.miss_lasting()
+        binding.miss_none_of(ids)
