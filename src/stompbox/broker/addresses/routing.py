@@ -341,6 +341,9 @@ def _of_topics(address: Address, run: Run, limit: int) -> Groups:
         plan = run.shape.plans[address] = Plan(address.version, address.settings)
         plan.begin(address.by_selector)
         address.keep(plan)
+        if address.steps > address.engine.work.most:  # a shape that comes no more is not worth the work
+            address.engine.plans.add(plan)
+            return _put_off(address, run)
     if not plan.is_whole and not _is_made(address, plan, run, limit):
         return _put_off(address, run)
     if (
