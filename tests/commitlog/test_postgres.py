@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from time import monotonic
+from typing import Any
 
 import psycopg
 import pytest
 
 from stompbox.commitlog import pgconnection, postgres
 from stompbox.commitlog.base import CommitLog, Fenced, LogError
-from stompbox.commitlog.opening import open_log
+from stompbox.commitlog.opening import open_log, parse
 from stompbox.commitlog.postgres import PostgresLog
 from stompbox.errors import ConfigError
 from tests.commitlog.logs import DEADLINE, commit, fresh_name, in_thread, read_to
@@ -100,6 +101,35 @@ def test_another_one_leads_while_an_append_waits(server: PgServer, name: str) ->
         errors = [attempt.exception(DEADLINE) for attempt in attempts]
         assert [type(error) for error in errors if error] == [Fenced]
         assert log.last() == 2
+
+
+def test_a_record_that_lands_while_it_is_looked_for_is_not_fenced(
+    server: PgServer, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is lost, and its commit is seen right after the first look at its position."""
+    late: list[tuple[object, ...]] = []
+    execute = psycopg.Connection.execute
+
+    def lost(connection: object, values: tuple[object, ...]) -> int:
+        late.append(values)
+        monkeypatch.delattr(log, "_insert")
+        raise psycopg.OperationalError("the connection is lost")
+
+    def looked(self: psycopg.Connection[Any], query: Any, *more: Any, **options: Any) -> Any:
+        found = execute(self, query, *more, **options)
+        if late and b"writer, number" in (query if isinstance(query, bytes) else b""):
+            values = late.pop()
+            with psycopg.connect(server.url, autocommit=True) as other:
+                other.execute(log._sql(postgres._APPEND), values)
+        return found
+
+    with closing(PostgresLog(parse(server.url), name, "")) as log:
+        lead = log.lead(0, b"a")
+        monkeypatch.setattr(log, "_insert", lost, raising=False)
+        monkeypatch.setattr(psycopg.Connection, "execute", looked)
+        assert commit(log, lead.position, b"late") == 2
+        assert not late
+        assert [record.payload for record in read_to(log, 0, 2)] == [b"a", b"late"]
 
 
 @pytest.mark.parametrize(

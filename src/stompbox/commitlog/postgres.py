@@ -73,6 +73,11 @@ WHERE %s = (SELECT coalesce(max(position), 0) FROM {log}) AND (%s OR %b = (SELEC
 RETURNING position
 """
 _LAST: Final = "SELECT coalesce(max(position), 0) FROM {log}"
+# in one statement, so that both are of one moment: a commit may come to be seen between two
+_FOUND: Final = """
+SELECT latest, writer, number FROM (SELECT coalesce(max(position), 0) AS latest FROM {log}) AS whole
+LEFT JOIN {log} ON position = %s
+"""
 _READ: Final = """
 SELECT position, epoch, kind, payload FROM (
   SELECT *, sum(octet_length(payload)) OVER (ORDER BY position) AS size FROM (
@@ -329,14 +334,10 @@ class PostgresLog:
                 "WHERE application_name = %s AND pid <> pg_backend_pid()",
                 (f"stompbox-{self._writer.hex()}-append"[:63],),
             )
-            row = connection.execute(
-                self._sql("SELECT writer, number FROM {log} WHERE position = %s"), (expected + 1,)
-            ).fetchone()
-            if row is None:
-                if self._one(connection, self._sql(_LAST)) != expected:
-                    raise Fenced("fenced", f"{self.name}: record {expected} is not the last")
+            [(last, writer, number)] = connection.execute(self._sql(_FOUND), (expected + 1,)).fetchall()
+            if writer is None and last == expected:
                 return None
-            if (bytes(row[0]), row[1]) != (self._writer, self._number):
+            if writer is None or (bytes(writer), number) != (self._writer, self._number):
                 raise Fenced("fenced", f"{self.name}: record {expected} is not the last")
             connection.execute(self._sql("UPDATE {about} SET confirmed = %s"), (expected + 1,))
             return expected + 1
