@@ -182,28 +182,27 @@ class InLine:
     """What waits for one kind of turn. Those whose it is have one after the other, however much of it is theirs; what one has is done in
     the order in which it came."""
 
-    __slots__ = ("_count", "_waiting")
+    __slots__ = ("_count", "users")
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[object, deque[Work]] = (
-            OrderedDict()
-        )  # by whose it is, who comes next the first
+        # what waits, by whose it is, who comes next the first; empty where nothing does, which each turn asks
+        self.users: OrderedDict[object, deque[Work]] = OrderedDict()
         self._count = 0
 
     def append(self, work: Work, by: object) -> None:
-        own = self._waiting.get(by)
+        own = self.users.get(by)
         if own is None:
-            self._waiting[by] = deque((work,))
+            self.users[by] = deque((work,))
         else:
             own.append(work)
         self._count += 1
 
     def take(self) -> tuple[Work, object]:
         """What comes next, and whose it is, who comes again behind the others. There must be something."""
-        by, own = self._waiting.popitem(last=False)
+        by, own = self.users.popitem(last=False)
         work = own.popleft()
         if own:
-            self._waiting[by] = own
+            self.users[by] = own
         self._count -= 1
         return work, by
 
@@ -211,7 +210,7 @@ class InLine:
         return self._count
 
     def __repr__(self) -> str:
-        return f"<InLine {self._count} of {len(self._waiting)}>"
+        return f"<InLine {self._count} of {len(self.users)}>"
 
 
 class OfLoop:
@@ -380,7 +379,8 @@ class Turns(OfLoop):
         """The sockets were read: what came of it goes out, what waits goes on, and the turn ends."""
         self._is_ending = True
         self.served += 1
-        if any(self._queues) or self.broker.engine.later.waiting:
+        fresh, begun = self._fresh.users, self._begun.users
+        if fresh or begun or self._inward.users or self._outward.users or self.broker.engine.later.waiting:
             self.broker.flush()
             self._serve()
         self.broker.flush(is_turn_over=True)
@@ -412,7 +412,7 @@ class Turns(OfLoop):
             self._go_on_inward(self._until)
         elif broker.engine.later.waiting:
             self._go_on_in_engine(self._until)
-        if any(self._queues):
+        if self._outward.users or self._fresh.users or self._begun.users or self._inward.users:
             broker.flush_soon()
 
     def _share_with_engine(self) -> None:
