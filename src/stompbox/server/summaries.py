@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -31,10 +30,6 @@ class Refusals:
     def __init__(self, broker: Core) -> None:
         self.broker = broker
         self.lines = Lines(broker, log, "%d more were refused within a minute (max-refusals-logged): %s")
-
-    @property
-    def unsaid(self) -> Counter[str]:
-        return self.lines.unsaid
 
     def tell(
         self, who: str, error: StompboxError, *, closes: bool, about: Mapping[str, object] = NOTHING

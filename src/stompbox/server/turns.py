@@ -320,17 +320,18 @@ class Turns(OfLoop):
                 break
         return bool(self._due)
 
-    def run(self, steps: Iterator[None], then: Callable[[], None]) -> None:
-        """Takes steps now, as far as there is time, and the others later; `then` when all are done."""
+    def run(self, steps: Iterator[None], then: Callable[[], None] | None = None) -> None:
+        """Takes steps now, as far as there is time, and the others later; `then`, if there is any, when all are done."""
         work = partial(self._step, steps, then)
         if work(self.allowance()):
             self.later(work)
 
-    def _step(self, steps: Iterator[None], then: Callable[[], None], until: float) -> bool:
+    def _step(self, steps: Iterator[None], then: Callable[[], None] | None, until: float) -> bool:
         for _ in steps:
             if self.clock() > until:
                 return True
-        then()
+        if then is not None:
+            then()
         return False
 
     async def taken(self, steps: Generator[None, None, T], require: Callable[[], None] | None = None) -> T:

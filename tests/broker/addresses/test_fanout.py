@@ -22,7 +22,7 @@ from stompbox.broker.subscriptions.readers import Reader, to_named_reader
 from stompbox.broker.subscriptions.subscribers import start
 from stompbox.broker.work import MESSAGE
 from stompbox.config.settings import AddressSetting
-from stompbox.message import MULTICAST
+from stompbox.message import MULTICAST, Run
 from tests.broker.test_model import EXAMPLES, Life
 from tests.broker.world import Got, World
 
@@ -48,14 +48,21 @@ def bodies(got: list[Got]) -> dict[str, list[bytes]]:
     return found
 
 
-def test_a_send_offers_it_to_nobody_at_once_and_to_some_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def offers(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts, as "all", the messages that queues are offered from now on, each of them for each queue."""
     offered: Counter[str] = Counter()
     offer = Queue.offer
-    monkeypatch.setattr(
-        Queue,
-        "offer",
-        lambda self, run, first, stop: (offered.update(["all"]), offer(self, run, first, stop))[1],
-    )
+
+    def counted(self: Queue, run: Run, first: int, stop: int) -> None:
+        offered.update(all=stop - first)
+        offer(self, run, first, stop)
+
+    monkeypatch.setattr(Queue, "offer", counted)
+    return offered
+
+
+def test_a_send_offers_it_to_nobody_at_once_and_to_some_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = offers(monkeypatch)
     world = World(portion=10 * MESSAGE)
     subscribed(world)
     world.settle()
@@ -458,13 +465,7 @@ def test_all_comes_once_and_in_order_however_little_there_is_room_for(
 
 
 def test_a_run_is_shown_to_many_readers_some_messages_in_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    offered: Counter[str] = Counter()
-    offer = Queue.offer
-    monkeypatch.setattr(
-        Queue,
-        "offer",
-        lambda self, run, first, stop: (offered.update(all=stop - first), offer(self, run, first, stop))[1],
-    )
+    offered = offers(monkeypatch)
     world = World(portion=MESSAGE)
     world.send_to_topic("s", b"first")
     for number in range(100):

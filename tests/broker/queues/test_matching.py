@@ -87,7 +87,13 @@ def plan_of(selectors: list[Selector]) -> Plan:
     plan = Plan(object(), STAYING)
     for selector in selectors:
         plan.add_by_value(selector)
+    for _ in plan.numbering():
+        pass
     return plan
+
+
+def takers_of(plan: Plan, headers: dict[str, str]) -> list[Selector]:
+    return [selector for selector in plan.candidates(headers) if selector.matches(headers, {})]
 
 
 @given(st.lists(CONDITIONS, max_size=40, unique=True), st.lists(HEADERS, max_size=5), st.booleans())
@@ -95,7 +101,7 @@ def test_found_as_by_asking_each(texts: list[str], messages: list[dict[str, str]
     selectors = [compile_selector(text, conversion=conversion) for text in texts]
     plan = plan_of(selectors)
     for headers in messages:
-        takers = plan.takers(headers, {})
+        takers = takers_of(plan, headers)
         assert len(takers) == len(set(takers))
         assert set(takers) == {selector for selector in selectors if selector.matches(headers, {})}
 
@@ -104,16 +110,16 @@ def test_found_as_by_asking_each(texts: list[str], messages: list[dict[str, str]
 def test_each_of_few_and_of_many_gets_its_own(count: int) -> None:
     plan = plan_of([compile_selector(f"k >= {n} AND k < {n + 1}") for n in range(count)])
     for n in range(count):
-        assert [selector.text for selector in plan.takers({"k": f"{n}.5"}, {})] == [
+        assert [selector.text for selector in takers_of(plan, {"k": f"{n}.5"})] == [
             f"k >= {n} AND k < {n + 1}"
         ]
-    assert plan.takers({"k": str(count)}, {}) == ()
+    assert takers_of(plan, {"k": str(count)}) == []
 
 
 def test_who_waits_for_other_numbers_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(Selector, "matches", lambda self, headers, facts: asked.append(self.text))
-    plan_of([compile_selector(f"k < {-n}") for n in range(1000)]).takers({"k": "1"}, {})
+    takers_of(plan_of([compile_selector(f"k < {-n}") for n in range(1000)]), {"k": "1"})
     assert asked == []
-    plan_of([compile_selector(f"k BETWEEN {n} AND {n + 2}") for n in range(1000)]).takers({"k": "500"}, {})
+    takers_of(plan_of([compile_selector(f"k BETWEEN {n} AND {n + 2}") for n in range(1000)]), {"k": "500"})
     assert len(asked) == 3

@@ -86,10 +86,10 @@ class AddressLimits:
             for queue in self.address.topics.values()
             if queue.tally is not None and (queue.tally.count > 0 or queue.tally.is_guessed)
         ]
+        for queue in queues:
+            if queue.tally is not None and queue.tally.is_guessed:
+                queue.tally.look(is_empty=is_empty(queue))
         tallies = [queue.tally for queue in queues if queue.tally is not None]
-        if [tally for tally in tallies if tally.is_guessed]:
-            for queue, tally in zip(queues, tallies, strict=True):
-                tally.look(is_empty=tally.is_guessed and is_empty(queue))
         return max([0, *[tally.size for tally in tallies]]), max([0, *[tally.count for tally in tallies]])
 
     def room(self) -> tuple[int, int]:

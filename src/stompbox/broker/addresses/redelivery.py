@@ -166,9 +166,7 @@ def _at_once(queue: QueueState, name: str | None, segment: Segment) -> int:
     """Messages of a segment that may be sent to this address in one step."""
     address = address_of(queue)
     target = address.engine.addresses.get(_placed(address, name) or "")
-    if target is None or (target.only is not None and target.only.is_simple):
-        return routing.ALL
-    return routing.at_once(target, segment.run.shape)
+    return routing.ALL if target is None else routing.sent_on_at_once(target, segment.run.shape)
 
 
 def dead_at_once(queue: QueueState, segment: Segment) -> int:

@@ -117,10 +117,10 @@ class Redrive:
     def _at_once(self, part: Segment) -> int | None:
         """None, where the address is not there."""
         name = self._target(part)
-        address = self.engine.addresses.get(name)
-        if not name or (address is not None and address.only is not None and address.only.is_simple):
+        if not name:
             return ALL
-        return None if address is None else routing.at_once(address, part.run.shape)
+        address = self.engine.addresses.get(name)
+        return None if address is None else routing.sent_on_at_once(address, part.run.shape)
 
     def _target(self, segment: Segment) -> str:
         """The name of the address to which it goes; empty where it goes nowhere."""

@@ -216,6 +216,11 @@ def at_once(address: Address, shape: Shape) -> int:
     return min(portion_of(shape), max(1, ROLLED // cost) if cost else ALL)
 
 
+def sent_on_at_once(address: Address, shape: Shape) -> int:
+    """As `at_once`, for what the broker itself sends on to an address: all of it goes where only one plain queue is there."""
+    return ALL if address.only is not None and address.only.is_simple else at_once(address, shape)
+
+
 def in_parts(run: Run, most: int) -> Iterator[Run]:
     """Its messages, so many at a time."""
     if len(run) <= most:

@@ -357,13 +357,6 @@ def selector_entry(selector: Selector | None) -> dict[str, object]:
     )
 
 
-Ask = Callable[[Selector, Mapping[str, str], Facts], bool]
-
-
-def _ask(selector: Selector, headers: Mapping[str, str], facts: Facts) -> bool:
-    return selector.matches(headers, facts)
-
-
 COMBINATIONS: Final = 4096  # of values, of which a plan remembers who takes them
 TAKERS: Final = 400  # octets for one of them, beside QUEUE for each that takes it
 KNOWN: Final = (
@@ -463,15 +456,8 @@ class Plan:
         fresh = set(zip(*[run.columns[at] for at in self.at], strict=True)) - self.known.keys()
         return (self.steps - self.by_value_steps) * len(run.bodies) + (self.by_value_steps if fresh else 0)
 
-    def takers(self, headers: Mapping[str, str], facts: Facts, ask: Ask = _ask) -> tuple[Selector, ...]:
-        """The selectors of `by_value` that take a message; `ask` says whether one does."""
-        return tuple([selector for selector in self.candidates(headers) if ask(selector, headers, facts)])
-
     def candidates(self, headers: Mapping[str, str]) -> list[Selector]:
-        """The selectors of `by_value` that may take a message."""
-        if not self.is_whole:
-            for _ in self.numbering():
-                pass
+        """The selectors of `by_value` that may take a message. Nothing is left of `numbering`."""
         candidates = self._others
         for names, by_text in self._by_text.items():
             text = _first(headers, names)

@@ -107,7 +107,7 @@ def abort(connection: Speaker, frame: Frame) -> Iterator[None]:
 
 def time_out(connection: Speaker, transaction: Transaction) -> None:
     """The broker aborts it; the client is told when it comes back to it."""
-    connection.broker.turns.run(_undoing(connection, transaction), lambda: None)
+    connection.broker.turns.run(_undoing(connection, transaction))
     if len(connection.timed_out) >= connection.options.max_transactions:
         del connection.timed_out[next(iter(connection.timed_out))]
     connection.timed_out = connection.timed_out or {}

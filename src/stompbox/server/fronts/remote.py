@@ -373,7 +373,7 @@ class FrontLink(asyncio.Protocol):
             try:
                 for one in found:
                     one.cut()
-                self.broker.turns.run(_parting(found), _nothing)
+                self.broker.turns.run(_parting(found))
             except Exception as error:
                 self.broker.faults.stop(f"the connections of {self.name} ended", error)
         self.ended(self._fault)
@@ -484,7 +484,3 @@ def _parting(found: list[RemoteSocket]) -> Iterator[None]:
     for one in found:
         one.part()
         yield
-
-
-def _nothing() -> None:
-    pass

@@ -146,7 +146,7 @@ class Reading:
         steps, self.events, self.steps = self.steps, None, None
         self.left = None
         if steps is not None and not self.is_stepping:
-            self.turns.run(_whole(steps), _nothing)
+            self.turns.run(_whole(steps))
 
     def cut(self) -> None:
         """Nothing more is obeyed, nor what waits for room, of one of very many: a frame that is half done is done when there is time."""
@@ -157,7 +157,7 @@ class Reading:
         steps, self.steps = self.steps, None
         self.clear()
         if steps is not None and not self.is_stepping:
-            self.turns.in_time(partial(self.turns.run, _whole(steps), _nothing))
+            self.turns.in_time(partial(self.turns.run, _whole(steps)))
 
     # What comes
 
@@ -400,7 +400,7 @@ class Reading:
                 if (
                     self.steps is None
                 ):  # it has ended its connection: the rest of it is as that of somebody who is gone
-                    self.turns.run(_whole(steps), _nothing)
+                    self.turns.run(_whole(steps))
                     break
                 if self.turns.clock() > until:
                     return False
@@ -453,7 +453,3 @@ def _whole(steps: Iterator[None]) -> Iterator[None]:
     """The steps of a frame of somebody who is gone: nobody is told what was wrong with it."""
     with suppress(StompboxError):
         yield from steps
-
-
-def _nothing() -> None:
-    pass
