@@ -11,25 +11,54 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
-from itertools import islice
+from heapq import heappop, heappush
 from typing import Final
 
+from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.memory import Memory
 from stompbox.broker.timers import Alarm, Timers
 
+Entry = tuple[int, int, Segment]  # when (ms since the epoch), its turn among those of that time, and what
+
+
+class _Heap:
+    """Segments with their times. `stop`: after the last message of all that came since it was empty."""
+
+    __slots__ = ("entries", "stop")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.stop = 0
+
+    def push(self, entry: Entry) -> None:
+        self.stop = max(self.stop, entry[2].stop) if self.entries else entry[2].stop
+        heappush(self.entries, entry)
+
+    def clear(self) -> list[Entry]:
+        """What was in it, in no order."""
+        entries, self.entries = self.entries, []
+        return entries
+
+    @property
+    def head(self) -> tuple[int, int]:
+        """Its first time, ms since the epoch, and the turn of the segment."""
+        return self.entries[0][:2] if self.entries else (FAR, 0)
+
 
 class Waits:
-    """`count` messages of about `size` octets. `on_due` is called when `due` has something; it asks to be called again (`go_on`)."""
+    """`count` messages of about `size` octets. `on_due` is called when `due` has something; it asks to be called again (`go_on`).
 
-    __slots__ = ("_alarm", "_apart", "_heap", "_memory", "_turn", "count", "size")
+    What is done here is done for one segment, or for as many as it says: none of it goes through all that wait."""
+
+    __slots__ = ("_alarm", "_apart", "_fresh", "_kept", "_memory", "_turn", "count", "size")
 
     def __init__(self, timers: Timers, on_due: Callable[[], None], memory: Memory | None = None) -> None:
         self._memory = memory if memory is not None else Memory()
         self._alarm = Alarm(timers, on_due)
-        self._heap: list[tuple[int, int, Segment]] = []
-        self._apart: list[tuple[int, int, Segment]] = []  # are to go, and wait for nothing any more
+        self._fresh = _Heap()  # never delivered: the log has all that there is to know of them
+        self._kept = _Heap()  # the others
+        self._apart: list[Entry] = []  # are to go, and wait for nothing any more
         self._turn = 0
         self.count = 0
         self.size = 0
@@ -44,7 +73,8 @@ class Waits:
 
     def _keep(self, segment: Segment, when: int, order: int) -> None:
         self._turn += 1
-        heappush(self._heap, (when, order * self._turn, segment))
+        heap = self._kept if segment.deliveries else self._fresh
+        heap.push((when, order * self._turn, segment))
         self.count += len(segment)
         self.size += segment.cost
         self._memory.hold(segment.run)
@@ -56,42 +86,48 @@ class Waits:
 
     def go_on(self) -> None:
         """`on_due` is called when the next one is due."""
-        if self._heap:
-            self._alarm.by(self._heap[0][0])
+        if self._fresh.entries or self._kept.entries:
+            self._alarm.by(min(self._fresh.head[0], self._kept.head[0]))
 
     def has_due(self, now: int) -> bool:
-        return bool(self._heap) and self._heap[0][0] <= now
+        return self._fresh.head[0] <= now or self._kept.head[0] <= now
 
     def due(self, now: int, most: int) -> list[Segment]:
         """Takes out what is due, `most` segments, in the order of its times."""
         found: list[Segment] = []
         while len(found) < most and self.has_due(now):
-            found.append(self._went(heappop(self._heap)[2]))
+            heap = self._fresh if self._fresh.head < self._kept.head else self._kept
+            found.append(self._went(heappop(heap.entries)[2]))
         return found
 
     def take_fresh(self, start: int, most: int) -> list[tuple[int, Segment]]:
-        """Takes out some of what was never delivered and lies from `start` on in the log, with its times."""
+        """Takes out some of what was never delivered and lies from `start` on in the log, with its times. What lies before that stays
+        for good: the log has it no more. Nothing is found among so many of it, too."""
+        fresh = self._fresh.entries
+        found: list[tuple[int, Segment]] = []
+        for _ in range(min(most, len(fresh))):
+            entry = fresh.pop()
+            if entry[2].first >= start:
+                found.append((entry[0], self._went(entry[2])))
+            else:
+                self._kept.push(entry)
+        return found
 
-        def is_fresh(entry: tuple[int, int, Segment]) -> bool:
-            return not entry[2].deliveries and entry[2].first >= start
-
-        fresh = list(islice(filter(is_fresh, self._heap), most))
-        if fresh:
-            gone = {turn for _, turn, _ in fresh}
-            self._heap = [entry for entry in self._heap if entry[1] not in gone]
-            heapify(self._heap)
-        return [(when, self._went(segment)) for when, _, segment in fresh]
+    @property
+    def has_fresh(self) -> bool:
+        """Whether there is anything for `take_fresh`."""
+        return bool(self._fresh.entries)
 
     @property
     def stop(self) -> int:
-        """The offset after the last message that waits."""
-        return max([segment.stop for _, _, segment in self._heap], default=0)
+        """An offset behind all that waits and was delivered, or cannot be read from the log any more; and behind the others, too, where
+        they have not been taken."""
+        return max([heap.stop for heap in (self._fresh, self._kept) if heap.entries], default=0)
 
-    def set_apart(self, stop: int) -> None:
-        """What lies below `stop` in the log is not due any more; `take_apart` takes it out."""
-        self._apart += [entry for entry in self._heap if entry[2].first < stop]
-        self._heap = [entry for entry in self._heap if entry[2].first >= stop]
-        heapify(self._heap)
+    def set_apart(self) -> None:
+        """All that waits is not due any more; `take_apart` takes it out."""
+        self._apart += self._fresh.clear()
+        self._apart += self._kept.clear()
 
     def take_apart(self, most: int) -> list[Segment]:
         """Some of that, in no order; nothing when there is no more."""

@@ -120,8 +120,8 @@ def giving_back(queue: LoggedQueue, *, is_all: bool = True) -> Iterator[None]:
     state = _state(queue)
     # the others hold nothing back, as long as they have it in memory
     oldest = 0 if queue.is_durable else log.trimmed
-    while is_all and queue.has_waits and (taken := queue.waits.take_fresh(oldest, STEP)):
-        for when, segment in taken:
+    while is_all and queue.has_waits and queue.waits.has_fresh:
+        for when, segment in queue.waits.take_fresh(oldest, STEP):
             _log(queue, segment)
             queue.leave_for_later(segment.first, segment.stop, when)
             queue.announce(segment.run, segment.first, segment.stop)
@@ -223,6 +223,8 @@ def purge(queue: LoggedQueue, on_done: Callable[[], None] = lambda: None) -> Non
 def _purging(queue: LoggedQueue, on_done: Callable[[], None]) -> Iterator[None]:
     engine, stop = queue.engine, queue.log_end
     later = queue.forget_later()
+    if queue.has_waits:
+        queue.waits.set_apart()
     dispatch.withhold(engine, [queue])
     while queue.pass_over_log(stop, EMPTIED):
         engine.work.spend(MESSAGE * EMPTIED)
@@ -264,6 +266,8 @@ def _dropping(queue: LoggedQueue) -> Iterator[None]:
     while queue.groups is not None and queue.groups.forget(LOOKED):
         queue.engine.work.spend(LOOKED)
         yield
+    if queue.has_waits:
+        queue.waits.set_apart()
     for _ in _taken(queue, FAR):
         yield
 
@@ -281,16 +285,16 @@ def _letting_go(engine: Engine, backlog: Lanes | None, waits: Waits | None) -> I
         engine.work.spend(MESSAGE * len(found))
         yield
     if waits is not None:
-        waits.set_apart(FAR)
+        waits.set_apart()
     while waits is not None and (found := waits.take_apart(EMPTIED)):
         engine.work.spend(MESSAGE * len(found))
         yield
 
 
 def _taken(queue: LoggedQueue, stop: int) -> Iterator[list[Segment]]:
-    """Takes out what waits below `stop`, a step's worth at a time; nothing more when the queue is gone and is emptied as such."""
+    """Takes out what waits below `stop`, and what was set apart, a step's worth at a time; nothing more when the queue is gone and is
+    emptied as such."""
     work, is_there = queue.engine.work, queue.id in queue.engine.queues
-    queue.waits.set_apart(stop)
     while is_there is (queue.id in queue.engine.queues):
         found = queue.backlog.take_below(stop, EMPTIED) or queue.waits.take_apart(EMPTIED)
         if not found:
