@@ -260,6 +260,7 @@ class Catalogue:
         if queue.id in address.log.cursors:
             self.commits.dirty[address] = None
         address.remove(queue)
+        limits.leave(queue)
         if queue.redrive is not None:
             queue.redrive.give_up()
         reclaim.drop(queue)

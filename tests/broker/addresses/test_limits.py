@@ -452,6 +452,70 @@ def test_of_very_many_subscriptions_none_is_asked_whether_it_is_empty_where_its_
     assert asked == []
 
 
+def test_queues_of_an_address_are_added_up_as_they_change_and_not_gone_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played = world(FAIL, max_size_messages=300)
+    for number in range(200):
+        played.engine.anycast_queue(played.address("q"), f"q{number}")
+    played.send("q", *[BODY] * 200)
+    asked: list[object] = []
+    monkeypatch.setattr(limits, "is_empty", asked.append)
+    assert fits(played, 999) == 100
+    played.engine.drop_queue(played.queue("q7", "q"))
+    assert limits_of(played).size() == (199 * EACH, 199)
+    consumer = played.on_queue(played.consumer(), "q", "q8")
+    (got,) = played.out()
+    played.ack(consumer, got)
+    assert limits_of(played).size() == (198 * EACH, 198)
+    assert asked == []
+
+
+def test_what_many_queues_had_before_there_was_a_limit_is_looked_at_in_portions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played = World()
+    for number in range(50):
+        played.engine.anycast_queue(played.address("q"), f"q{number}")
+    played.send("q", *[BODY] * 50)
+    address = played.address("q")
+    address.settings = world(FAIL, max_size_messages=300).address("q").settings
+    limits.apply(address)
+    for number in range(50):  # acknowledged, though nothing was counted when they came
+        consumer = played.on_queue(played.consumer(str(number)), "q", f"q{number}")
+        for one in played.out():
+            played.ack(consumer, one)
+    monkeypatch.setattr(limits, "DOUBTED", 20)
+    asked: list[object] = []
+    is_empty = limits.is_empty
+
+    def asked_too(queue: Any) -> bool:
+        asked.append(queue)
+        return is_empty(queue)
+
+    monkeypatch.setattr(limits, "is_empty", asked_too)
+    for left in (30, 10, 0, 0):
+        asked.clear()
+        assert limits_of(played).size() == (0, 0)
+        assert len(limits_of(played).together.unsure) == left
+        assert len(asked) <= 20
+    played.send("q", *[BODY] * 50)
+    assert limits_of(played).size() == (50 * EACH, 50)
+
+
+def test_what_was_out_when_a_queue_was_purged_makes_no_room_that_others_have_taken() -> None:
+    played = world(FAIL, max_size_messages=9)
+    consumer = played.on_queue(played.consumer(), "q", "q1")
+    played.engine.anycast_queue(played.address("q"), "q2")
+    played.send("q", *[BODY] * 4)
+    purge(played.queue("q1", "q"))
+    for got in played.out():
+        played.ack(consumer, got)
+    assert limits_of(played).size() == (2 * EACH, 2)  # of the other queue
+    played.send("q", BODY, BODY)
+    assert limits_of(played).size() == (4 * EACH, 4)
+
+
 def test_what_a_subscription_had_before_there_was_a_limit_is_right_when_it_is_empty() -> None:
     played = World()
     consumer = played.on_topic(played.consumer("c"), "t")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.watching import Watchers
     from stompbox.broker.kinds import Kind
     from stompbox.broker.logs.log import Log
+    from stompbox.broker.queues.memory import Counted
     from stompbox.broker.queues.queue import Queue
     from stompbox.broker.queues.state import QueueState
     from stompbox.config.matching import Wildcards, Words
@@ -67,6 +68,7 @@ class Limits(Protocol):
 
     is_full: bool
     policy: AddressFullPolicy
+    together: Counted
 
     @property
     def value(self) -> str: ...

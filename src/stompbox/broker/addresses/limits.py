@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.addresses.contracts import address_of
@@ -30,7 +30,7 @@ from stompbox.broker.addresses.duplicates import new_ones
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.depth import is_empty, waiting
-from stompbox.broker.queues.memory import Tally
+from stompbox.broker.queues.memory import Counted, Tally
 from stompbox.broker.undelivered import Fate
 from stompbox.config.settings import AddressFullPolicy, PageFullPolicy
 from stompbox.errors import Refused
@@ -45,18 +45,21 @@ if TYPE_CHECKING:
 CODE: Final = "address-full"  # of the ERROR, in the log and among the counters
 BLOCKED: Final = "address-blocked"  # the same, where an operator lets nothing in
 # who reads the log takes nothing, and holds nobody up
+DOUBTED: Final = 100  # of the queues that may have something else than was counted: so many are asked whether they are empty
 METERED: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))
 
 
 class AddressLimits:
     """The limits of an address that does more than page. `is_full` is what was found last: it changes with a log line (`Engine.full`)."""
 
-    __slots__ = ("_bytes", "_messages", "_word", "address", "dropped", "is_full", "policy")
+    __slots__ = ("_bytes", "_messages", "_word", "address", "dropped", "is_full", "policy", "together")
     value: Final = "full"  # among the reasons for which connections wait
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, together: Counted | None = None) -> None:
+        """`together`: what its anycast queues have, where that was counted before."""
         settings = address.settings
         self.address = address
+        self.together = together if together is not None else Counted()
         self.is_full = False
         self.dropped = 0  # messages, since it became full
         self.policy = settings.address_full_policy
@@ -73,23 +76,31 @@ class AddressLimits:
 
     def size(self) -> tuple[int, int]:
         """(bytes, messages) not consumed: of anycast queues together, of subscriptions the one that has most."""
-        queues = self.address.anycast.values()
-        found = [queue.tally.look(is_empty=is_empty(queue)) for queue in queues if queue.tally is not None]
+        for tally in list(islice(self.together.unsure, DOUBTED)):
+            self.together.unsure.pop(tally)
+            self._make_sure(tally)
         most = self._most()
-        return sum([size for size, _ in found]) + most[0], sum([count for _, count in found]) + most[1]
+        return self.together.size + most[0], self.together.count + most[1]
+
+    def _make_sure(self, tally: Tally) -> None:
+        """What was only guessed at, after a restart, is put right when the queue is empty."""
+        queue = self.address.engine.queues.get(tally.queue)
+        if queue is not None and is_empty(queue):
+            tally.clear()
+        elif queue is not None:
+            tally.doubt()  # behind the others
 
     def _most(self) -> tuple[int, int]:
         """What the subscription has that has most. There may be thousands: who has nothing is passed over, and who is empty is asked where
         that may be wrong."""
-        queues = [
-            queue
+        tallies = [
+            queue.tally
             for queue in self.address.topics.values()
             if queue.tally is not None and (queue.tally.count > 0 or queue.tally.is_guessed)
         ]
-        for queue in queues:
-            if queue.tally is not None and queue.tally.is_guessed:
-                queue.tally.look(is_empty=is_empty(queue))
-        tallies = [queue.tally for queue in queues if queue.tally is not None]
+        for tally in tallies:
+            if tally.is_guessed:
+                self._make_sure(tally)
         return max([0, *[tally.size for tally in tallies]]), max([0, *[tally.count for tally in tallies]])
 
     def room(self) -> tuple[int, int]:
@@ -191,7 +202,8 @@ def change(address: Address) -> None:
         if is_paging
         else not address.owner
     )
-    address.limit(AddressLimits(address) if is_limited else None)
+    together = address.limits.together if address.limits is not None else None
+    address.limit(AddressLimits(address, together) if is_limited else None)
 
 
 def end(address: Address) -> None:
@@ -202,10 +214,25 @@ def end(address: Address) -> None:
 
 def meter(queue: Queue) -> None:
     """A queue of an address counts what it has, if that is limited."""
-    if address_of(queue).limits is None or queue.kind not in METERED:
+    limits = address_of(queue).limits
+    if limits is None or queue.kind not in METERED:
+        leave(queue)
+        return
+    together = limits.together if queue.kind is Kind.ANYCAST else None
+    if queue.tally is not None:
+        queue.tally.join(together)
+        return
+    tally = Tally(queue.id, together)
+    if not is_empty(queue):
+        tally.doubt()
+    queue.measure(tally)
+
+
+def leave(queue: Queue) -> None:
+    """A queue counts no more what it has."""
+    if queue.tally is not None:
+        queue.tally.join(None)
         queue.measure(None)
-    elif queue.tally is None:
-        queue.measure(Tally(is_guessed=not is_empty(queue)))
 
 
 def measure(engine: Engine, sizes: Callable[[Iterable[int]], Mapping[int, tuple[int, int]]]) -> None:

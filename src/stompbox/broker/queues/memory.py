@@ -257,46 +257,88 @@ class Remembered:
         return f"<Remembered {self.count}>"
 
 
-class Tally:
-    """A tally counts what was routed to one queue and is not consumed."""
+class Counted:
+    """What some queues have together that is not consumed: as much as the tallies of each say that say more than nothing. `unsure`: those
+    that may be wrong."""
 
-    __slots__ = ("count", "is_guessed", "size")
+    __slots__ = ("count", "size", "unsure")
 
-    def __init__(self, *, is_guessed: bool = False) -> None:
-        """Counts nothing yet. `is_guessed`: the queue may have messages already, and until it is empty the tally may be wrong."""
+    def __init__(self) -> None:
         self.size = self.count = 0
-        self.is_guessed = is_guessed
+        self.unsure: dict[Tally, None] = {}
+
+    def differ(self, size: int, count: int) -> None:
+        self.size += size
+        self.count += count
+
+
+class Tally:
+    """A tally counts what was routed to one queue and is not consumed: `size` octets, with those of headers, and `count` messages.
+    `queue`: its id. `whole`: where it is added up with those of others."""
+
+    __slots__ = ("count", "is_guessed", "queue", "size", "whole")
+
+    def __init__(self, queue: int = 0, whole: Counted | None = None) -> None:
+        """Counts nothing yet."""
+        self.queue = queue
+        self.whole: Counted | None = None
+        self.size = self.count = 0
+        self.is_guessed = False
+        self.join(whole)
+
+    def join(self, whole: Counted | None) -> None:
+        """Is added up there from now on, and nowhere else."""
+        if whole is self.whole:
+            return
+        size, count = self.taken
+        if self.whole is not None:
+            self.whole.differ(-size, -count)
+            self.whole.unsure.pop(self, None)
+        self.whole = whole
+        if whole is not None:
+            whole.differ(size, count)
+            if self.is_guessed:
+                whole.unsure[self] = None
+
+    @property
+    def taken(self) -> tuple[int, int]:
+        """(bytes, messages); nothing where it was wrong, and knows of less."""
+        return max(0, self.size), max(0, self.count)
 
     def came(self, run: Run, ranges: Iterable[tuple[int, int]]) -> None:
         head = run.shape.octets
         for first, stop in ranges:
             count = stop - first
             start = first - run.first
-            self.count += count
-            self.size += head * count
-            self.size += (
-                run.size if count == len(run.bodies) else sum(map(len, run.bodies[start : start + count]))
-            )
+            size = run.size if count == len(run.bodies) else sum(map(len, run.bodies[start : start + count]))
+            self.less(-size - head * count, -count)
 
     def gone(self, size: int, count: int, shape: Shape) -> None:
         self.less(size + shape.octets * count, count)
 
     def less(self, size: int, count: int) -> None:
         """Counts messages off; `size`: with the octets of headers."""
+        before = self.taken
         self.count -= count
         self.size -= size
+        if self.whole is not None:
+            after = self.taken
+            self.whole.differ(after[0] - before[0], after[1] - before[1])
 
     def guess(self, size: int, count: int) -> None:
         """Counts messages that are there after a restart, with about so many octets."""
-        self.is_guessed = True
+        self.doubt()
         self.less(-size, -count)
 
-    def clear(self) -> None:
-        self.size = self.count = 0
-        self.is_guessed = False
+    def doubt(self) -> None:
+        """The queue may have other messages than those that are counted: until it is empty this may be wrong."""
+        self.is_guessed = True
+        if self.whole is not None:
+            self.whole.unsure[self] = None
 
-    def look(self, *, is_empty: bool) -> tuple[int, int]:
-        """What is taken, as (bytes, messages). What was only guessed at, after a restart, is put right when the queue is empty."""
-        if is_empty:
-            self.clear()
-        return max(0, self.size), max(0, self.count)
+    def clear(self) -> None:
+        """The queue has nothing."""
+        self.less(self.size, self.count)
+        self.is_guessed = False
+        if self.whole is not None:
+            self.whole.unsure.pop(self, None)

@@ -233,6 +233,7 @@ def _purging(queue: LoggedQueue, on_done: Callable[[], None]) -> Iterator[None]:
             break
     if queue.tally is not None:
         queue.tally.clear()
+        queue.tally.doubt()  # what is out, or comes meanwhile
     if queue.admission is not None:
         queue.admission.clear()
     for segments in _taken(queue, stop):
