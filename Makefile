@@ -47,7 +47,7 @@ soak: $(VENV)/.dev ## kill a broker 40 times under load, then 10 minutes with al
 	@for log in nats cut postgres standby; do $(BIN)/python -m tests.crash.cluster --log $$log --random 200 --between 1 || exit 1; done
 	@for log in nats postgres; do $(BIN)/python -m tests.crash.cluster --log $$log --network namespaces --random 50 --between 1 || [ $$? = 77 ] || exit 1; done
 	@$(BIN)/python -m tests.crash.mixture
-	@SOAK=1 $(BIN)/python -m pytest -q tests/crash/test_power_loss.py tests/crash/test_faults.py \
+	@SOAK=1 $(BIN)/python -m pytest -q -o faulthandler_exit_on_timeout=false tests/crash/test_power_loss.py tests/crash/test_faults.py \
 	  tests/crash/test_broker_power_loss.py tests/crash/test_broker_faults.py tests/crash/test_calls.py tests/pipelines/test_kills.py tests/pipelines/test_archive.py \
 	  tests/commitlog/test_networks.py tests/commitlog/test_jetstream.py
 	@TESTED_VERSIONS=all $(BIN)/python -m pytest -q tests/compiled -k wire

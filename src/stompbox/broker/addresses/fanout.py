@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from stompbox.message import Run
 
 
+SHOWN: Final = 256  # readers of a log that are shown a message in one step
+
+
 def show(address: Address) -> None:
     """A commit has landed: its messages go to the readers of the address."""
     log, engine = address.log, address.engine
@@ -70,7 +73,7 @@ def _showing(address: Address) -> Iterator[None]:
     while log.unshown:
         run = log.unshown[0]
         first = max(run.first, log.shown)
-        stop = min(run.stop, first + max(1, MANY // max(1, len(address.streams))))
+        stop = min(run.stop, first + max(1, SHOWN // max(1, len(address.streams))))
         yield from _showing_part(address, run, (log.shown, first, stop))
         if stop == run.stop and log.unshown and log.unshown[0] is run:
             log.unshown.popleft()
@@ -80,12 +83,12 @@ def _showing(address: Address) -> Iterator[None]:
 
 
 def _showing_part(address: Address, run: Run, part: tuple[int, int, int]) -> Iterator[None]:
-    """Shows messages of a run to all readers, MANY in each step; who has come meanwhile, or has read up to there, is the last. It ends
+    """Shows messages of a run to all readers, SHOWN in each step; who has come meanwhile, or has read up to there, is the last. It ends
     where all find them in the log after all."""
     log, engine, limit = address.log, address.engine, address.engine.work.done + address.engine.work.most
     ahead, left = log.show_ahead(part[2]), list(address.streams.values())
     while left:
-        some, left = left[:MANY], left[MANY:]
+        some, left = left[:SHOWN], left[SHOWN:]
         for queue in some:
             # else it finds it in the log
             if queue.id not in ahead and queue.id in address.streams and queue.paged_from < 0:
