@@ -56,7 +56,7 @@ class AddressLimits:
     value: Final = "full"  # among the reasons for which connections wait
 
     def __init__(self, address: Address, together: Counted | None = None) -> None:
-        """`together`: what its anycast queues have, where that was counted before."""
+        """Goes on with what its anycast queues have `together`, where that was counted before."""
         settings = address.settings
         self.address = address
         self.together = together if together is not None else Counted()

@@ -279,7 +279,6 @@ class Tally:
     __slots__ = ("count", "is_guessed", "queue", "size", "whole")
 
     def __init__(self, queue: int = 0, whole: Counted | None = None) -> None:
-        """Counts nothing yet."""
         self.queue = queue
         self.whole: Counted | None = None
         self.size = self.count = 0
@@ -287,7 +286,7 @@ class Tally:
         self.join(whole)
 
     def join(self, whole: Counted | None) -> None:
-        """Is added up there from now on, and nowhere else."""
+        """Adds it up there from now on, and nowhere else."""
         if whole is self.whole:
             return
         size, count = self.taken
