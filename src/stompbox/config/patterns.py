@@ -14,11 +14,10 @@ from stompbox.config.spaces import MARK
 
 
 class Patterns:
-    """Holds patterns that are added one by one. `exact`: names among them; `words`: of all wildcards together."""
+    """Holds patterns that are added one by one. `exact`: names among them."""
 
     def __init__(self, wildcards: Wildcards, patterns: Iterable[str] = ()) -> None:
         self.exact: set[str] = set()
-        self.words = 0
         self._wildcards = wildcards
         self._spots = Spots()  # of all wildcards, one behind the other
         self._firsts = 0  # places where one begins,
@@ -36,7 +35,6 @@ class Patterns:
             self.exact.add(pattern)
             return 0
         words, spots = self._wildcards.words(pattern), self._spots
-        self.words += len(words)
         self._firsts |= spots.begin()
         for word in shortest(words):
             spots.add(word)
