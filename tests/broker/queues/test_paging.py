@@ -8,7 +8,7 @@ from stompbox.broker.queues import paging, reclaim
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.queues.reclaim import purge
-from stompbox.broker.work import LOOK
+from stompbox.broker.work import HANDED
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, Run, Shape
 from tests.broker.world import Got, World
@@ -85,10 +85,10 @@ def test_a_search_is_not_repeated() -> None:
     send(world, "a" * 300 + "bbbbb")
     world.commit()
     got = world.settle()
-    binding = next(iter(consumer.bindings.values()))
+    (alike,) = world.queue("q").alikes
     for number in range(300, 305):
         assert numbers(got, "b") == [number]
-        assert binding.searched >= 300
+        assert alike.searched >= 300
         world.ack(consumer, got[0])
         assert all(load.start >= 300 for load in world.engine.loads)
         got = world.settle()
@@ -105,11 +105,42 @@ def test_who_of_very_many_gets_what_is_found_in_the_log_is_found_out_in_portions
     world.engine.work.begin()
     world.send("q", *[b"%d" % number for number in range(many)], holes={"word": [b"a", b"b"] * (many // 2)})
     found = world.out()
-    assert 0 < len(found) <= 2 * 5_000 // (LOOK * many)
+    assert 0 < len(found) <= 5_000 // HANDED
     found += world.settle()
     assert sorted(int(one.body) for one in found) == list(range(many)), "each once"
     assert all((int(one.body) - int(one.consumer[1:])) % 2 == 0 for one in found)
     assert len({one.consumer for one in found}) == many
+
+
+def test_those_of_one_selector_get_what_is_found_in_the_log_in_turn() -> None:
+    world = World(page_size=SMALL)
+    send(world, "n" * 20)
+    for number in range(4):
+        world.on_queue(world.consumer(f"c{number}", prefetch=3, selector="word = 'a'"), "q")
+    found: list[Got] = []
+    for _ in range(8):
+        send(world, "na")
+        found += world.settle()
+    assert [len([one for one in found if one.consumer == f"c{number}"]) for number in range(4)] == [2] * 4
+    send(world, "aaaaaa")
+    found += world.settle()
+    assert [len([one for one in found if one.consumer == f"c{number}"]) for number in range(4)] == [3] * 4
+    offsets = [one.offset for one in found]
+    assert offsets == sorted(offsets)
+
+
+def test_who_comes_with_a_selector_that_others_have_is_not_looked_for_from_the_beginning() -> None:
+    world = World(page_size=SMALL)
+    first = world.on_queue(world.consumer("first", prefetch=1, selector="word = 'a'"), "q")
+    send(world, "n" * 100 + "aaa")
+    world.commit()
+    got = world.settle()
+    assert numbers(got, "first") == [100]
+    world.on_queue(world.consumer("second", prefetch=1, selector="word = 'a'"), "q")
+    assert all(load.start >= 100 for load in world.engine.loads)
+    assert numbers(world.settle(), "second") == [101]
+    world.ack(first, got[0])
+    assert numbers(world.settle(), "first") == [102]
 
 
 def test_what_comes_back_is_delivered_again_once() -> None:
@@ -241,8 +272,8 @@ def test_who_has_no_credit_is_not_asked_again_for_each_message(monkeypatch: pyte
         world.send("q", b"next", headers={"k": "a"})
     world.settle()
     asked: list[object] = []
-    ask = paging._is_hungry
-    monkeypatch.setattr(paging, "_is_hungry", lambda *of: asked.append(of) or ask(*of))
+    ask = paging._is_fed
+    monkeypatch.setattr(paging, "_is_fed", lambda *of: asked.append(of) or ask(*of))
     for number in range(20):
         world.send("q", b"last %d" % number, headers={"k": "a"})
     assert len(asked) <= len(many), "once, and not for each message"

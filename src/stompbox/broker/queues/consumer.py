@@ -83,7 +83,6 @@ class Binding:
         "out",
         "queue",
         "rank",
-        "searched",
         "seen",
         "unacked",
     )
@@ -99,7 +98,6 @@ class Binding:
         self.out = 0  # messages that it has and did not acknowledge
         self.done = 0  # messages that were acknowledged
         self.seen = -1  # of those, when it was last looked at (depth.py)
-        self.searched = 0  # where its search of the log has come to (paging.py)
         self._head: Any = None
 
     @property
@@ -151,10 +149,6 @@ class Binding:
         """Some lists of takers that it may be missing in are gone, by their `id`."""
         if self.missing:
             self.missing = [takers for takers in self.missing if id(takers) not in gone]
-
-    def search_from(self, offset: int) -> None:
-        """Its own search of the log goes on there."""
-        self.searched = offset
 
     def look(self) -> int:
         """How many messages were acknowledged since it was looked at last; -1: it is the first time."""

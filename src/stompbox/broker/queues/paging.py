@@ -9,9 +9,9 @@ A queue with a stored cursor holds them in the log by that; one without, by a ma
 
 A consumer with a selector may find its next message further back in the log than memory reaches. When memory is full of messages that
 others are to take, or nobody takes, a consumer with credit must not wait for them. What is for it is looked for in the log, from where
-its own search ended last (`Binding.searched`), and handed out at once; the rest stays where it is. The queue's `taken_ahead` remembers
-what was taken in this way, so that it is not loaded again. Each consumer's messages come in order: a search that met one for which there
-was no credit goes on with that one.
+the search for those with its selector ended last (`Alike.searched`), and handed out at once; the rest stays where it is. The queue's
+`taken_ahead` remembers what was taken in this way, so that it is not loaded again. Each consumer's messages come in order: a search that
+met one for which none of them had credit goes on with that one. However many they are, one message costs a look at each selector.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.consumer import with_credit
 from stompbox.broker.queues.contracts import Load, Then
 from stompbox.broker.queues.room import Room, Unread
-from stompbox.broker.queues.sharing import takers_of
-from stompbox.broker.work import LOOK, MESSAGE
+from stompbox.broker.work import ASKED, HANDED, LOOK, MESSAGE
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.consumer import Binding
     from stompbox.broker.queues.contracts import Engine
     from stompbox.broker.queues.logged import LoggedQueue
+    from stompbox.broker.queues.roundrobin import RoundRobin
+    from stompbox.broker.queues.sharing import Alike
     from stompbox.broker.queues.state import QueueState
     from stompbox.config.settings import AddressSettings
     from stompbox.message import Run
+    from stompbox.selectors import Selector
 
 SHARE: Final = 256 << 10  # octets that a queue may have in memory although memory is full
 KEYED: Final = 50  # messages of a last-value queue that are looked through in one go: half a millisecond
@@ -246,10 +248,10 @@ def look_ahead(engine: Engine, queue: LoggedQueue) -> None:
         return
     if queue.backlog.unsorted:  # memory may have something for them
         return
-    hungry = _hungry(queue)
+    hungry = [alike.searched for alike in queue.alikes if _is_hungry(queue, alike)]
     if not hungry:
         return
-    start = max(min([binding.searched for binding in hungry]), queue.paged_from)
+    start = max(min(hungry), queue.paged_from)
     if start >= queue.log_end:
         return
     unsearched = queue.keep_unsearched(None)
@@ -263,13 +265,19 @@ def look_ahead(engine: Engine, queue: LoggedQueue) -> None:
         _go_on(queue, there[0], start, there[1])
 
 
-def _hungry(queue: LoggedQueue) -> list[Binding]:
-    """Finds those for whom the log is looked through. Who has no credit is left out until he is fed, so that nobody is asked twice."""
-    ready = queue.ready
-    for binding in reversed(ready[:]):
-        if not binding.consumer.has_credit:
-            binding.leave_out(ready if ready.is_lasting else None)
-    return [binding for binding in ready if queue not in binding.consumer.starved]
+def _is_hungry(queue: LoggedQueue, alike: Alike) -> bool:
+    """Whether one of them has credit, and memory has nothing for it. Who has credit again and was not fed yet is fed first: what is in
+    memory comes before what is further back."""
+    if queue.takers is not queue.bindings:  # one or none
+        return any(_is_fed(queue, binding) for binding in with_credit(queue.takers))
+    awake = alike.awake
+    if not awake or alike.is_starving(queue.engine.work):
+        return False
+    return _is_fed(queue, awake[-1]) or any(_is_fed(queue, binding) for binding in awake)
+
+
+def _is_fed(queue: LoggedQueue, binding: Binding) -> bool:
+    return queue not in binding.consumer.starved
 
 
 def _go_on(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> None:
@@ -288,41 +296,40 @@ def _looked_ahead(queue: LoggedQueue, runs: list[Run], start: int, stop: int) ->
 
 def _hand_out(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> int:
     """Up to where the runs were looked through, before the turn's work was used up."""
-    waiting: set[Binding] = set()  # those who met a message for which nobody had credit
+    waiting: set[Alike] = set()  # those who met a message for which nobody had credit
     searching = _searching(queue)
     reached = _search(queue, runs, (start, stop), searching, waiting)
-    for binding in searching:
-        if binding not in waiting and start <= _searched(queue, binding) < reached:
-            binding.search_from(reached)
+    for alike in searching:
+        if alike not in waiting and start <= _searched(queue, alike) < reached:
+            alike.search_from(reached)
     return reached
 
 
-def _searching(queue: LoggedQueue) -> list[Binding]:
+def _searching(queue: LoggedQueue) -> list[Alike]:
     """For whom the log is looked through: all, or where that were too much for one turn, those who are furthest back."""
+    alikes = queue.alikes
+    queue.engine.work.spend(len(alikes))
     if not queue.backlog.is_heavy:
-        return queue.takers
-    _looked_ahead: list[Binding] = []
+        return alikes
+    found: list[Alike] = []
     steps, most = 0, queue.engine.work.portion
-    for binding in sorted(
-        queue.takers, key=lambda binding: (not binding.consumer.has_credit, _searched(queue, binding))
-    ):
-        steps += 0 if binding.consumer.selector is None else binding.consumer.selector.most_steps
-        if _looked_ahead and steps > most:
+    for alike in sorted(alikes, key=lambda alike: (not alike.awake, alike.searched)):
+        steps += 0 if alike.selector is None else alike.selector.most_steps
+        if found and steps > most:
             break
-        _looked_ahead.append(binding)
-    queue.engine.work.spend(len(queue.takers))
-    return _looked_ahead
+        found.append(alike)
+    return found
 
 
 def _search(
     queue: LoggedQueue,
     runs: list[Run],
     part: tuple[int, int],
-    searching: list[Binding],
-    waiting: set[Binding],
+    searching: list[Alike],
+    waiting: set[Alike],
 ) -> int:
     start, stop = part
-    work, looks = queue.engine.work, LOOK * len(searching)
+    work, looks = queue.engine.work, HANDED + LOOK * len(searching)
     for number, run in enumerate(runs):
         for first, end in portions(queue, run, start, stop, looks):
             work.spend(MESSAGE)
@@ -343,30 +350,66 @@ def _search(
 
 
 def _offer_found(
-    queue: LoggedQueue, segment: Segment, start: int, searching: list[Binding], waiting: set[Binding]
+    queue: LoggedQueue, segment: Segment, start: int, searching: list[Alike], waiting: set[Alike]
 ) -> bool:
     """To those whose search has come here; only their selectors are asked. False: they are to be asked again in another turn."""
-    here = [b for b in searching if b not in waiting and start <= _searched(queue, b) < segment.stop]
-    asked = frozenset([b.consumer.selector for b in here if b.consumer.selector is not None])
+    here = [a for a in searching if a not in waiting and start <= _searched(queue, a) < segment.stop]
+    asked = frozenset([alike.selector for alike in here if alike.selector is not None])
     queue.engine.work.spend(len(searching))
     if not all(queue.address.is_answered(selector, segment, queue.id) for selector in asked):
         return False
     for lane, part in queue.backlog.parted(segment, asked):
         queue.engine.work.spend(LOOK * len(here))
         takers = [
-            b for b in takers_of(lane, here, is_shared=queue.is_shared) if _searched(queue, b) <= part.first
+            alike
+            for alike in here
+            if _searched(queue, alike) <= part.first
+            and (not queue.is_shared or alike.selector is None or alike.selector in lane)
         ]
-        ready = [binding for binding in takers if _is_hungry(queue, binding)]
+        if not takers:
+            continue
         first, stop = part.first, part.stop
-        is_left = not ready or queue.share_among(part, ready)
-        reached = part.first if is_left else stop
+        is_left = _hand_out_found(queue, lane, part)
+        reached = stop if is_left is False else part.first
         queue.taken_ahead.add(first, reached)
+        if is_left is None:
+            return False
         if is_left:
-            for binding in takers:
-                binding.search_from(reached)
-                binding.starve()
+            for alike in takers:
+                alike.search_from(reached)
             waiting.update(takers)
     return True
+
+
+def _hand_out_found(queue: LoggedQueue, lane: frozenset[Selector], part: Segment) -> bool | None:
+    """Gives what was found to those who take it and have credit, some at a time. Whether something is left, for which nobody has any; None:
+    not all of very many were asked."""
+    while found := _some_of(queue, queue.takers_of(lane), len(part)):
+        queue.engine.work.spend(HANDED)
+        if not queue.share_among(part, found):
+            return False
+    return True if found is not None else None
+
+
+def _some_of(queue: LoggedQueue, takers: RoundRobin[Binding], most: int) -> list[Binding] | None:
+    """The next of these that have credit, `most` of them; those without are left out. None: not all of very many were asked."""
+    count, most = len(takers), min(most, ASKED)
+    first = 0 if queue.has_tiers else takers.turn + 1
+    found: list[Binding] = []
+    gone: list[Binding] = []
+    for asked in range(count):
+        binding = takers[(first + asked) % count]
+        if not binding.consumer.has_credit:
+            gone.append(binding)
+        elif _is_fed(queue, binding):
+            found.append(binding)
+        if len(found) == most or len(gone) == ASKED:
+            takers.turn = (first + asked) % count
+            break
+    queue.engine.work.spend(LOOK * (len(found) + len(gone)))
+    for binding in gone:
+        binding.leave_out(takers)
+    return found if found or len(gone) < ASKED else None
 
 
 def _is_plain(queue: LoggedQueue, run: Run) -> bool:
@@ -378,11 +421,5 @@ def _is_plain(queue: LoggedQueue, run: Run) -> bool:
     return not special.is_grouped and due <= queue.engine.now and not (due and queue.is_behind)
 
 
-def _is_hungry(queue: LoggedQueue, binding: Binding) -> bool:
-    """Whether a consumer has credit, and memory has nothing for it. Who has credit again and was not fed yet is fed first: what is in
-    memory comes before what is further back."""
-    return binding.consumer.has_credit and queue not in binding.consumer.starved
-
-
-def _searched(queue: LoggedQueue, binding: Binding) -> int:
-    return max(binding.searched, queue.paged_from)
+def _searched(queue: LoggedQueue, alike: Alike) -> int:
+    return max(alike.searched, queue.paged_from)

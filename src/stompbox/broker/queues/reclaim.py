@@ -159,8 +159,7 @@ def _leaving(queue: LoggedQueue, gone: list[Segment]) -> Iterator[None]:
     engine = queue.engine
     if not gone:
         engine.dispatch_later(queue)  # nothing stays in the log for its sake
-    for binding in queue.bindings:
-        binding.search_from(0)
+    queue.search_anew()
     while gone:
         # the others have expired meanwhile
         part = [segment for segment in gone[: -STEP - 1 : -1] if segment.home is not None]

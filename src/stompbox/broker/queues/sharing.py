@@ -22,7 +22,7 @@ from stompbox.broker.queues.lanes import LANES, Key, Lane, Lanes, takes
 from stompbox.broker.queues.places import EMPTY
 from stompbox.broker.queues.roundrobin import RANK, RoundRobin
 from stompbox.broker.queues.state import QueueState
-from stompbox.broker.work import ASKED, LOOK
+from stompbox.broker.work import ASKED, LOOK, Work
 
 if TYPE_CHECKING:
     from stompbox.broker.logs.segments import Segment
@@ -31,14 +31,17 @@ if TYPE_CHECKING:
     from stompbox.selectors import Selector
 
 
-class _Alike:
-    """Consumers of a queue that have the same selector, or none: all of them, and those whose credit is not known to be used up."""
+class Alike:
+    """Consumers of a queue that have the same selector, or none: all of them, and those whose credit is not known to be used up.
+    `searched`: up to where the log was looked through for what is for them, which is the same for all (paging.py)."""
 
-    __slots__ = ("all", "awake")
+    __slots__ = ("all", "awake", "searched", "selector")
 
-    def __init__(self, bindings: Sequence[Binding] = ()) -> None:
+    def __init__(self, selector: Selector | None, bindings: Sequence[Binding] = ()) -> None:
+        self.selector = selector
         self.all: RoundRobin[Binding] = RoundRobin(bindings)
         self.awake: RoundRobin[Binding] = RoundRobin(bindings).lasting()
+        self.searched = 0
 
     def add(self, binding: Binding) -> None:
         self.all.add(binding)
@@ -47,6 +50,23 @@ class _Alike:
     def discard(self, binding: Binding) -> None:
         self.all.discard(binding)
         self.awake.discard(binding)
+
+    def search_from(self, offset: int) -> None:
+        """The search of the log goes on there."""
+        self.searched = offset
+
+    def is_starving(self, work: Work) -> bool:
+        """Whether all of them are known to have no credit. Who has none is left out until he is fed; of very many who were not asked yet,
+        some are."""
+        awake = self.awake
+        for _ in range(ASKED):
+            if not awake:
+                return True
+            if awake[-1].consumer.has_credit:
+                return False
+            work.spend(LOOK)
+            awake[-1].leave_out(awake)
+        return False
 
 
 class SharedQueue(QueueState):
@@ -66,7 +86,7 @@ class SharedQueue(QueueState):
         self._expiring: Expiring | None = None
         self._waits: Waits | None = None
         # its consumers by their selectors, once one had a selector
-        self._by_selector: dict[Selector | None, _Alike] | None = None
+        self._by_selector: dict[Selector | None, Alike] | None = None
         self.exclusive: RoundRobin[Binding] | None = None  # the exclusive ones of its consumers
         self.groups: Groups | None = None  # once there was a message of a group
         self.lane_takers: dict[Lane, RoundRobin[Binding]] | None = (
@@ -208,10 +228,11 @@ class SharedQueue(QueueState):
                 return
             self._by_selector = {}
             if len(self.bindings) > 1:  # nobody had a selector
-                self._by_selector[None] = _Alike([other for other in self.bindings if other is not binding])
+                others = [other for other in self.bindings if other is not binding]
+                self._by_selector[None] = Alike(None, others)
         alike = self._by_selector.get(selector)
         if alike is None:
-            alike = self._by_selector[selector] = _Alike()
+            alike = self._by_selector[selector] = Alike(selector)
         alike.add(binding)
 
     def _all_takers_of(self, lane: Lane) -> RoundRobin[Binding]:
@@ -269,18 +290,22 @@ class SharedQueue(QueueState):
             return False
         if isinstance(key, Binding):
             return not with_credit([key])
-        alike = self._by_selector.get(key)
-        if alike is None:
-            return False
-        awake, work = alike.awake, self.engine.work
-        for _ in range(ASKED):
-            if not awake:
-                return True
-            if awake[-1].consumer.has_credit or work.is_over:
-                return False
-            work.spend(LOOK)
-            awake[-1].leave_out(awake)
-        return False
+        alike, work = self._by_selector.get(key), self.engine.work
+        return alike is not None and not work.is_over and alike.is_starving(work)
+
+    @property
+    def alikes(self) -> list[Alike]:
+        """The consumers that get messages now, those of each selector together."""
+        if self._by_selector is None:
+            self._by_selector = {None: Alike(None, self.bindings)}
+        if self.takers is self.bindings:
+            return list(self._by_selector.values())
+        return [self._by_selector[binding.consumer.selector] for binding in self.takers]  # one or none
+
+    def search_anew(self) -> None:
+        """The log is looked through from its beginning again, for all of its consumers."""
+        for alike in (self._by_selector or {}).values():
+            alike.search_from(0)
 
     def go_on_later(self) -> None:
         self.is_halfway = True
