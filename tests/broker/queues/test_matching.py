@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues import matching
 from stompbox.broker.queues.matching import FEW, Plan
 from stompbox.message import Run, Shape
 from stompbox.selectors import Selector, compile_selector
-from tests.broker.world import STAYING
+from tests.broker.world import STAYING, World
 
 SHAPE = Shape(
     {"destination": "q", "word": "a"}, holes=("number", "timestamp"), priority=7, expires=99, persistent=False
@@ -123,3 +124,42 @@ def test_who_waits_for_other_numbers_is_not_asked(monkeypatch: pytest.MonkeyPatc
     assert asked == []
     takers_of(plan_of([compile_selector(f"k BETWEEN {n} AND {n + 2}") for n in range(1000)]), {"k": "500"})
     assert len(asked) == 3
+
+
+ASKED = (
+    "word = 'a'", "number > 3", "number = '2'", "number BETWEEN 1 AND 3 AND JMSPriority > 3", "AMQSize > 3", "number LIKE '1%'",
+    "XPATH '/a'", "timestamp = '7'", "word = 'b'", "NOT number = 5",
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.sampled_from(ASKED), unique=True),
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9)), min_size=1, max_size=8),
+    st.data(),
+)
+def test_each_of_some_takes_what_it_takes_when_it_is_asked_alone(
+    texts: list[str], values: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    world = World()
+    address = world.address("q")
+    columns = [b"%d" % number for number, _ in values], [b"%d" % time for _, time in values]
+    run = Run(SHAPE, [b"<a/>"] * len(values), columns, first=5, arrived=5)
+    first = data.draw(st.integers(5, run.stop - 1))
+    segment = Segment(run, first, data.draw(st.integers(first + 1, run.stop)))
+    selectors = [compile_selector(text) for text in texts]
+    found = matching.wanted_by_each(selectors, segment, address, queue=3)
+    assert found == {selector: address.wanted_of(selector, segment, 3) for selector in selectors}
+
+
+def test_what_very_many_look_at_is_found_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[int] = []
+    headers = Run.headers
+    monkeypatch.setattr(Run, "headers", lambda run, index: found.append(index) or headers(run, index))  # type: ignore[func-returns-value]
+    world = World()
+    run = Run(SHAPE, [b"x"] * 3, ([b"1", b"2", b"3"], [b""] * 3), first=0, arrived=5)
+    selectors = [compile_selector(f"number = '{number}'") for number in range(100)]
+    before = world.engine.work.done
+    taken = matching.wanted_by_each(selectors, Segment(run, 0, 3), world.address("q"), queue=3)
+    assert [len(taken[selector]) for selector in selectors[:5]] == [0, 1, 1, 1, 0]
+    assert found == [0, 1, 2]
+    assert world.engine.work.done - before == 3 * sum([selector.steps for selector in selectors])

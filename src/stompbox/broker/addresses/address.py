@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
@@ -20,6 +20,7 @@ from stompbox.broker.queues.matching import (
     is_long,
     one_by_one,
     wanted,
+    wanted_by_each,
     wanted_within,
 )
 from stompbox.broker.queues.memory import Memory
@@ -459,6 +460,12 @@ class Address:
             one_by_one(selector, segment.run, segment.first, segment.stop, self, segment=segment, queue=queue)
             or []
         )
+
+    def wanted_by_each(
+        self, selectors: Collection[Selector], segment: Segment, queue: int
+    ) -> dict[Selector, list[Range]]:
+        """The same for each of some selectors."""
+        return wanted_by_each(selectors, segment, self, queue=queue)
 
     def is_answered(self, selector: Selector, segment: Segment, queue: int, *, waits: bool = True) -> bool:
         """Whether that is known, or found out at once: else the turn's work is used up. `waits`: the segment is in the queue, and not in

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -141,6 +141,11 @@ class Address(Protocol):
 
     def wanted_of(self, selector: Selector, segment: Segment, queue: int, /) -> list[tuple[int, int]]:
         """Which of the messages a selector takes, as far as that is known or can be asked at once."""
+
+    def wanted_by_each(
+        self, selectors: Collection[Selector], segment: Segment, queue: int, /
+    ) -> dict[Selector, list[tuple[int, int]]]:
+        """The same for each of some selectors."""
 
     def verdicts(self, queue: Any, run: Run, first: int, stop: int, /) -> Iterator[tuple[int, int, bool]]:
         """What was decided of messages in the log when they came: parts, and whether the queue was to have them."""

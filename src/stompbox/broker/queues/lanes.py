@@ -58,6 +58,9 @@ class Address(Protocol):
     @property
     def memory(self) -> Memory: ...
     def wanted_of(self, selector: Selector, segment: Segment, queue: int, /) -> list[tuple[int, int]]: ...
+    def wanted_by_each(
+        self, selectors: Collection[Selector], segment: Segment, queue: int, /
+    ) -> dict[Selector, list[tuple[int, int]]]: ...
     def is_answered(self, selector: Selector, segment: Segment, queue: int, /) -> bool: ...
     def is_long(self, selector: Selector, segment: Segment, /) -> bool: ...
 
@@ -355,7 +358,7 @@ class Lanes:
         if not selectors:
             yield NONE, segment
             return
-        taken = {selector: self.address.wanted_of(selector, segment, self.queue) for selector in selectors}
+        taken = self.address.wanted_by_each(selectors, segment, self.queue)
         for first, stop, lane in swept(segment.first, segment.stop, taken):
             whole = first == segment.first and stop == segment.stop
             yield lane, segment if whole else segment.part(first, stop)

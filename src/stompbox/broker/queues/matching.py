@@ -189,6 +189,33 @@ def one_by_one(
     return found
 
 
+def wanted_by_each(
+    selectors: Collection[Selector], segment: Segment, address: Address, *, queue: int
+) -> dict[Selector, list[Range]]:
+    """What of a segment, which waits in the queue of this id, each of these selectors takes. Very many may be asked about each message:
+    what they look at is found out once for all that cost little."""
+    run = segment.run
+    cheap = [
+        one for one in selectors if not (one.is_costly or one.is_per_message or is_of_shape(one, run.shape))
+    ]
+    if len(cheap) < 2:
+        return {selector: address.wanted_of(selector, segment, queue) for selector in selectors}
+    found: dict[Selector, list[Range]] = {selector: [] for selector in selectors}
+    shared = facts_of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))
+    for offset in range(segment.first, segment.stop):
+        headers = run.headers(offset - run.first)
+        for selector in cheap:
+            if selector.matches(headers, shared):
+                add_offset(found[selector], offset)
+    address.engine.work.spend(len(segment) * sum([selector.steps for selector in cheap]))
+    if len(cheap) < len(found):
+        asked = set(cheap)
+        for selector in selectors:
+            if selector not in asked:
+                found[selector] = address.wanted_of(selector, segment, queue)
+    return found
+
+
 def asking_ahead(selector: Selector, run: Run, address: Address) -> Iterator[None]:
     """Asks a selector about each message of a run that is to be sent to the address, in steps, as far as the answer is known before it is;
     `wanted` has it then."""
