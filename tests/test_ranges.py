@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.ranges import Ranges, swept
+from stompbox.ranges import Ranges, add_ranges, swept
 
 offsets = st.integers(0, 40)
 pairs = st.tuples(offsets, offsets)
@@ -67,6 +67,13 @@ def test_gaps_are_what_is_missing(added: list[tuple[int, int]], window: tuple[in
     assert as_set(gaps) == as_set([window]) - as_set(added)
     assert_well_formed(Ranges(gaps))
     assert list(Ranges(gaps)) == gaps, "sorted and none that touch"
+
+
+def test_what_touches_becomes_one() -> None:
+    found = [(1, 3)]
+    add_ranges(found, [(3, 5), (7, 8)])
+    add_ranges(found, [(8, 9)])
+    assert found == [(1, 5), (7, 9)]
 
 
 def test_acknowledging_in_a_window_costs_no_memory() -> None:

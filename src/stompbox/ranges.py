@@ -123,6 +123,15 @@ class Ranges:
         return "<Ranges " + (" ".join(f"{a}..{b}" for a, b in self) or "none") + ">"
 
 
+def add_ranges(ranges: list[tuple[int, int]], others: Iterable[tuple[int, int]]) -> None:
+    """Adds ranges that lie behind those; what touches becomes one."""
+    for first, stop in others:
+        if ranges and ranges[-1][1] == first:
+            ranges[-1] = (ranges[-1][0], stop)
+        else:
+            ranges.append((first, stop))
+
+
 def swept(
     first: int, stop: int, taken: Mapping[T, Iterable[tuple[int, int]]]
 ) -> Iterator[tuple[int, int, frozenset[T]]]:

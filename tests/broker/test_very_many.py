@@ -250,6 +250,27 @@ def test_very_many_queues_get_each_message_once_over_a_restart() -> None:
     assert sorted(found) == sorted(b"%d.%d" % (number, at) for number in range(3) for at in range(50))
 
 
+@pytest.mark.parametrize("is_varying", [False, True])
+def test_an_answer_finds_who_waits_for_it_however_many_wait_in_the_same_queue(*, is_varying: bool) -> None:
+    found = {}
+    for count in (FEW, MANY):
+        world = World()
+        for number in range(count):
+            world.on_queue(
+                world.consumer(str(number), AckMode.AUTO, selector=f"JMSCorrelationID = 'id-{number}'"), "q"
+            )
+
+        def answer(world: World = world) -> None:
+            if is_varying:
+                world.send("q", b"answer", holes={"correlation-id": [b"id-7"]})
+            else:
+                world.send("q", b"answer", headers={"correlation-id": "id-7"})
+
+        found[count] = lines(answer)
+        assert [got.consumer for got in world.out()] == ["7"]
+    assert found[MANY] < found[FEW] + 20, found
+
+
 # Consumers of a paged queue
 
 

@@ -359,7 +359,7 @@ def test_a_message_that_very_many_selectors_take_costs_each_of_them_once() -> No
     world, taken, count = World(portion=200), [], 4 * WIDE
     for number in range(count):
         world.on_queue(world.consumer(f"c{number}", prefetch=1, selector=f"n <> {number}"), "q")
-    steps = world.queue("q").backlog.steps + KNOWN * count
+    steps = world.queue("q").backlog.selectors.steps + KNOWN * count
     for _ in range(2):
         world.engine.work.begin()
         taken.append(lines(partial(world.send, "q", b"x", headers={"n": "-1"})))

@@ -17,7 +17,7 @@ order of none: there are few of these (places.py), and each stands for itself wh
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.backlog import Backlog, Left
+from stompbox.broker.queues.chosen import NOBODY, Selectors
 from stompbox.broker.queues.consumer import Binding
 from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.queues.order import Asked, Head, Order, Unsorted, noted
 from stompbox.broker.queues.places import EMPTY, SWEPT, Places
 from stompbox.broker.work import LOOK, MESSAGE
-from stompbox.ranges import swept
+from stompbox.ranges import add_ranges, swept
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
@@ -79,9 +80,9 @@ class Lanes:
     """Segments by lane. `common` is the lane of none, and the only one as long as no consumer has a selector or a lane of its own."""
 
     __slots__ = (
-        "_filled", "_in_order", "_last", "_looking", "_not_asked", "_numbers", "_orders", "_others", "_owing", "_own_order",
-        "_places", "_searching", "_size", "_steps", "_to_look", "_to_sort", "_uses", "_wide", "address", "by_lane", "by_owner", "common",
-        "expiring", "is_heavy", "is_ranked", "places", "queue", "selectors", "steps", "unsorted",
+        "_filled", "_not_asked", "_orders", "_others", "_owing", "_own_order",
+        "_places", "_size", "_to_look", "_to_sort", "_wide", "address", "by_lane", "by_owner", "common",
+        "expiring", "is_ranked", "places", "queue", "selectors", "unsorted",
     )  # fmt: skip
 
     def __init__(
@@ -96,14 +97,7 @@ class Lanes:
         self.by_lane: dict[frozenset[Selector], Backlog] = {NONE: self.common}
         self._places: deque[frozenset[Selector]] = deque()  # all of them but that one, as they are looked at
         self.by_owner: dict[Binding, Backlog] = {}  # lanes of consumers of their own
-        self.selectors: dict[Selector, int] = {}  # of the consumers, each with its number
-        self._uses: dict[Selector, int] = {}  # by how many consumers
-        self._in_order: list[Selector] = []  # by number
-        self._numbers: list[int] = []
-        self._last = 0  # number that was given
-        self._steps = 0  # that they take, XPATH and LIKE apart
-        self._looking = 0  # of them that look into bodies
-        self._searching = 0  # and of those that may take long
+        self.selectors = NOBODY  # of the consumers
         self._filled: dict[Binding, None] = {}  # those of them that have got something since `take_filled`
         self.unsorted: dict[Unsorted, Unsorted] = {}
         self._to_sort: Order = Order()
@@ -115,9 +109,6 @@ class Lanes:
         self._owing: dict[Binding, None] = {}  # those of these consumers for whom something waits there
         self._size = self._others = 0  # of all but the common one
         self._to_look = 0  # lanes that may be empty, where there is no room for others
-        self.steps = 0  # that a message takes at the most which all selectors are asked about
-        # that is too much for one turn: each message is asked about in several, behind what others do
-        self.is_heavy = False
 
     def _backlog(self) -> Backlog:
         return Backlog(self.expiring, self.address.memory, is_ranked=self.is_ranked)
@@ -331,13 +322,13 @@ class Lanes:
 
     def arriving(self, segment: Segment) -> Iterator[tuple[frozenset[Selector] | None, Segment]]:
         """The segment in parts, by offset, each with the selectors that take it; None: they are to be asked later, behind what waits."""
-        if self.unsorted or self.is_heavy:
+        if self.unsorted or self.selectors.is_heavy:
             yield None, segment
             return
         work = self.address.engine.work
         front = None
         while front is not segment:
-            if work.is_over and self.steps * len(segment) > work.least:
+            if work.is_over and self.selectors.steps * len(segment) > work.least:
                 yield None, segment
                 return
             front = self._portion(segment)
@@ -345,10 +336,10 @@ class Lanes:
 
     def _portion(self, segment: Segment) -> Segment:
         """As many messages of the segment as there is work left for, one at the least; they are cut off from it."""
-        work = self.address.engine.work
-        if self.steps * len(segment) <= work.least:
+        work, steps = self.address.engine.work, self.selectors.steps
+        if steps * len(segment) <= work.least:
             return segment
-        most = max(1, work.left // self.steps)
+        most = max(1, work.left // steps)
         return segment if len(segment) <= most else segment.cut(segment.first + most)
 
     def parted(
@@ -358,7 +349,11 @@ class Lanes:
         if not selectors:
             yield NONE, segment
             return
-        taken = self.address.wanted_by_each(selectors, segment, self.queue)
+        taken: dict[Selector, list[tuple[int, int]]] = {}
+        for some, asked in self.selectors.asked(segment, selectors):
+            for selector, ranges in self.address.wanted_by_each(asked, some, self.queue).items():
+                if ranges:
+                    add_ranges(taken.setdefault(selector, []), ranges)
         for first, stop, lane in swept(segment.first, segment.stop, taken):
             whole = first == segment.first and stop == segment.stop
             yield lane, segment if whole else segment.part(first, stop)
@@ -431,11 +426,11 @@ class Lanes:
         if front is not segment:
             self._unpop(backlog, segment)
         left.took(lane)
-        if self.is_heavy or (self._searching and self._is_long(front)):
+        if self.selectors.is_heavy or (self.selectors.is_long and self._is_long(front)):
             self._sort_one(front, left.asked, lane if isinstance(lane, Asked) else Asked(list(lane)))
             return
         known = self._known(lane.takers if isinstance(lane, Asked) else lane)
-        for takers, part in self.parted(front, self._in_order[bisect_right(self._numbers, left.asked) :]):
+        for takers, part in self.parted(front, self.selectors.after(left.asked)):
             self._insert(takers | known, part)
 
     def _known(self, takers: Iterable[Selector]) -> frozenset[Selector]:
@@ -443,15 +438,15 @@ class Lanes:
         return frozenset([selector for selector in takers if selector in self.selectors])
 
     def _is_long(self, message: Segment) -> bool:
-        return any(self.address.is_long(selector, message) for selector in self._in_order)
+        return any(self.address.is_long(selector, message) for selector in self.selectors)
 
     def _sort_one(self, message: Segment, number: int, asked: Asked) -> None:
         """Asks as many selectors about one message as there is work left for, those beyond this number, and remembers which. It stays the
         oldest."""
-        work = self.address.engine.work
-        at = bisect_right(self._numbers, number)
-        while at < len(self._in_order):
-            selector = self._in_order[at]
+        work, selectors = self.address.engine.work, self.selectors.in_order
+        at = bisect_right(self.selectors.numbers, number)
+        while at < len(selectors):
+            selector = selectors[at]
             if not self.address.is_answered(selector, message, self.queue):
                 break
             at += 1
@@ -460,11 +455,12 @@ class Lanes:
                 asked.takers.append(selector)
             if work.is_late:
                 break
-        if at < len(self._in_order):
+        if at < len(selectors):
             backlog = self._backlog()
             backlog.push(message)
             by_lane = {asked: backlog}
-            self._to_be_sorted(Unsorted(by_lane, noted(by_lane), asked=self._numbers[at - 1] if at else 0))
+            last = self.selectors.numbers[at - 1] if at else 0
+            self._to_be_sorted(Unsorted(by_lane, noted(by_lane), asked=last))
             self._size += message.cost
             self._others += len(message)
             return
@@ -493,46 +489,28 @@ class Lanes:
 
     def add(self, selector: Selector) -> None:
         """A consumer with this selector has come: what waits is to be sorted anew, when it is the first of them."""
-        uses = self._uses[selector] = self._uses.get(selector, 0) + 1
-        if uses > 1:
-            return
-        self._unsort()
-        self._last += 1
-        self.selectors[selector] = self._last
-        self._in_order.append(selector)
-        self._numbers.append(self._last)
-        self._count(selector, 1)
+        if self.selectors is NOBODY:
+            self.selectors = Selectors()
+        last = self.selectors.last
+        if self.selectors.add(selector, self.address.engine.work):
+            self._unsort(last)
 
     def discard(self, selector: Selector) -> None:
         """A consumer with this selector has gone. What waits stays in its lanes, but when nobody has a selector any more."""
-        self._uses[selector] -= 1
-        if self._uses[selector]:
-            return
-        del self._uses[selector]
-        self._orders.pop(selector, None)
-        at = bisect_left(self._numbers, self.selectors.pop(selector))
-        del self._numbers[at], self._in_order[at]
-        self._count(selector, -1)
-        if not self.selectors:
-            self._unsort()
+        if self.selectors.discard(selector, self.address.engine.work):
+            self._orders.pop(selector, None)
+            if not self.selectors:
+                self._unsort(self.selectors.last)
 
-    def _count(self, selector: Selector, uses: int) -> None:
-        work = self.address.engine.work
-        self.steps += uses * selector.most_steps
-        self._looking += uses * selector.needs_body
-        self._searching += uses * selector.is_costly
-        self._steps += uses * selector.steps
-        self.is_heavy = self.steps > 2 * work.most or self._steps > work.heavy or self._looking > 0
-
-    def _unsort(self) -> None:
-        """What waits is to be sorted: each lane was, so its messages pay for this."""
+    def _unsort(self, last: int) -> None:
+        """What waits is to be sorted by the selectors after the one with this number: each lane was, so its messages pay for this."""
         self.release_all()
         if self.common.count or len(self.by_lane) > 1:
             self._size += self.common.size
             self._others += self.common.count
             order = self._orders.pop(None, None) or Order()
             places = self.places.retire()
-            left = Unsorted(self.by_lane, order, asked=self._last, past=self._orders.values(), places=places)
+            left = Unsorted(self.by_lane, order, asked=last, past=self._orders.values(), places=places)
             if self.common.count:
                 left.note(NONE)
             self.common = self._backlog()

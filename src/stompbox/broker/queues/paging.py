@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.logs.cursor import FAR
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from stompbox.selectors import Selector
 
 SHARE: Final = 256 << 10  # octets that a queue may have in memory although memory is full
+_SEARCHED: Final = attrgetter("searched")
 KEYED: Final = 50  # messages of a last-value queue that are looked through in one go: half a millisecond
 
 
@@ -48,7 +50,7 @@ def portions(
     """What a run has of start .. stop-1, in portions whose messages one turn may ask selectors about, or look for the keys of. `looks`:
     steps that it takes to find out who gets one of them, beside that."""
     first, stop = max(run.first, start), 0 if run.is_withdrawn else min(run.stop, stop)
-    steps = looks + queue.backlog.steps
+    steps = looks + queue.backlog.selectors.steps
     steps += sum([selector.most_steps for selector in queue.sifting if selector is not None])
     most = max(1, queue.engine.work.portion // steps) if steps else len(run.bodies)
     most = min(most, KEYED) if queue.rules.last_value_key else most
@@ -282,7 +284,7 @@ def _is_fed(queue: LoggedQueue, binding: Binding) -> bool:
 
 def _go_on(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> None:
     """With what was read; the rest of the log comes later, and so do those who were not asked."""
-    if _hand_out(queue, runs, start, stop) < queue.log_end or queue.backlog.is_heavy:
+    if _hand_out(queue, runs, start, stop) < queue.log_end or queue.backlog.selectors.is_heavy:
         queue.engine.dispatch_later(queue)
 
 
@@ -296,20 +298,71 @@ def _looked_ahead(queue: LoggedQueue, runs: list[Run], start: int, stop: int) ->
 
 def _hand_out(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> int:
     """Up to where the runs were looked through, before the turn's work was used up."""
-    waiting: set[Alike] = set()  # those who met a message for which nobody had credit
-    searching = _searching(queue)
-    reached = _search(queue, runs, (start, stop), searching, waiting)
-    for alike in searching:
-        if alike not in waiting and start <= _searched(queue, alike) < reached:
-            alike.search_from(reached)
+    search = _Search(queue, start)
+    reached = _search(queue, runs, (start, stop), search)
+    search.end(reached)
     return reached
+
+
+class _Search:
+    """Those for whom the log is looked through from `start` on. `active`: to whose places it has come, by their selectors; who has none is
+    `unselective`. Who met a message for which nobody had credit waits there, and is neither."""
+
+    __slots__ = ("_behind", "_coming", "active", "unselective")
+
+    def __init__(self, queue: LoggedQueue, start: int) -> None:
+        self._behind = queue.paged_from
+        self.active: dict[Selector, Alike] = {}
+        self.unselective: Alike | None = None
+        # those whose places are further on, the nearest last
+        self._coming = sorted(
+            [alike for alike in _searching(queue) if self.searched(alike) >= start],
+            key=_SEARCHED,
+            reverse=True,
+        )
+
+    def searched(self, alike: Alike) -> int:
+        """Up to where all has been looked through for them."""
+        return max(alike.searched, self._behind)
+
+    def come_to(self, stop: int) -> None:
+        """The search goes on to this offset."""
+        while self._coming and self.searched(self._coming[-1]) < stop:
+            alike = self._coming.pop()
+            if alike.selector is None:
+                self.unselective = alike
+            else:
+                self.active[alike.selector] = alike
+
+    def takers(self, lane: frozenset[Selector], first: int, *, is_shared: bool) -> list[Alike]:
+        """Those who take what lies there in the log and belongs to a lane."""
+        asked = [selector for selector in lane if selector in self.active] if is_shared else list(self.active)
+        found = [self.active[selector] for selector in asked]
+        if self.unselective is not None:
+            found.append(self.unselective)
+        return [alike for alike in found if self.searched(alike) <= first]
+
+    def wait(self, alike: Alike, offset: int) -> None:
+        """Nobody of them has credit for what lies there."""
+        alike.search_from(offset)
+        if alike.selector is None:
+            self.unselective = None
+        else:
+            del self.active[alike.selector]
+
+    def end(self, reached: int) -> None:
+        """For those who are here the next search begins there."""
+        self.come_to(reached)
+        for alike in [*self.active.values(), *([] if self.unselective is None else [self.unselective])]:
+            if self.searched(alike) < reached:
+                alike.search_from(reached)
 
 
 def _searching(queue: LoggedQueue) -> list[Alike]:
     """For whom the log is looked through: all, or where that were too much for one turn, those who are furthest back."""
     alikes = queue.alikes
     queue.engine.work.spend(len(alikes))
-    if not queue.backlog.is_heavy:
+    if not queue.backlog.selectors.is_heavy:
         return alikes
     found: list[Alike] = []
     steps, most = 0, queue.engine.work.portion
@@ -325,13 +378,12 @@ def _search(
     queue: LoggedQueue,
     runs: list[Run],
     part: tuple[int, int],
-    searching: list[Alike],
-    waiting: set[Alike],
+    search: _Search,
 ) -> int:
     start, stop = part
-    work, looks = queue.engine.work, HANDED + LOOK * len(searching)
+    work = queue.engine.work
     for number, run in enumerate(runs):
-        for first, end in portions(queue, run, start, stop, looks):
+        for first, end in portions(queue, run, start, stop, HANDED):
             work.spend(MESSAGE)
             if not is_sifted_at_once(queue, run, first, end):
                 queue.keep_unsearched(Unread(runs[number:], first, stop))
@@ -340,7 +392,7 @@ def _search(
                 for segment, is_wanted in sifted(queue, run, low, high):
                     if not (is_wanted and _is_plain(queue, run)) or queue.engine.is_spent(queue, segment):
                         continue
-                    if not _offer_found(queue, segment, start, searching, waiting):
+                    if not _offer_found(queue, segment, search):
                         queue.keep_unsearched(Unread(runs[number:], segment.first, stop))
                         return segment.first
             if end < stop and work.is_late:
@@ -349,23 +401,15 @@ def _search(
     return stop
 
 
-def _offer_found(
-    queue: LoggedQueue, segment: Segment, start: int, searching: list[Alike], waiting: set[Alike]
-) -> bool:
+def _offer_found(queue: LoggedQueue, segment: Segment, search: _Search) -> bool:
     """To those whose search has come here; only their selectors are asked. False: they are to be asked again in another turn."""
-    here = [a for a in searching if a not in waiting and start <= _searched(queue, a) < segment.stop]
-    asked = frozenset([alike.selector for alike in here if alike.selector is not None])
-    queue.engine.work.spend(len(searching))
-    if not all(queue.address.is_answered(selector, segment, queue.id) for selector in asked):
+    search.come_to(segment.stop)
+    work, asked, is_long = queue.engine.work, search.active, queue.backlog.selectors.is_long
+    if is_long and not all(queue.address.is_answered(selector, segment, queue.id) for selector in asked):
         return False
     for lane, part in queue.backlog.parted(segment, asked):
-        queue.engine.work.spend(LOOK * len(here))
-        takers = [
-            alike
-            for alike in here
-            if _searched(queue, alike) <= part.first
-            and (not queue.is_shared or alike.selector is None or alike.selector in lane)
-        ]
+        takers = search.takers(lane, part.first, is_shared=queue.is_shared)
+        work.spend(LOOK * (1 + len(takers)))
         if not takers:
             continue
         first, stop = part.first, part.stop
@@ -376,8 +420,7 @@ def _offer_found(
             return False
         if is_left:
             for alike in takers:
-                alike.search_from(reached)
-            waiting.update(takers)
+                search.wait(alike, reached)
     return True
 
 
@@ -419,7 +462,3 @@ def _is_plain(queue: LoggedQueue, run: Run) -> bool:
         return True
     due = special.delivery_time(run.arrived)
     return not special.is_grouped and due <= queue.engine.now and not (due and queue.is_behind)
-
-
-def _searched(queue: LoggedQueue, alike: Alike) -> int:
-    return max(alike.searched, queue.paged_from)

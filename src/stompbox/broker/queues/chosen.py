@@ -1,0 +1,169 @@
+"""The selectors of a queue's consumers: the order in which they came, what it costs to ask them, and which of them may take a message.
+
+Thousands may each want another text in the same header: the usual way to wait for an answer in a queue that many share. A message finds
+the few that may take it by that text, and nobody asks the others.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from stompbox.broker.work import MESSAGE
+from stompbox.selectors import Selector
+
+if TYPE_CHECKING:
+    from stompbox.broker.logs.segments import Segment
+    from stompbox.broker.work import Work
+    from stompbox.selectors.keys import Key, Names
+
+FEW: Final = 8  # that want a text: as soon asked as found
+FOUND: Final = 5 * MESSAGE  # steps that it takes to find those of a message
+
+
+class Selectors:
+    """Each once, however many consumers have it. `in_order`, with the `numbers` of each: none has that of one that came before, `last` is
+    the highest. `steps`: that a message takes at the most which is asked about. `is_heavy`: that is too much for one turn, and each
+    message is asked about in several, behind what others do."""
+
+    __slots__ = (
+        "_by_text", "_keyed", "_keyed_steps", "_looking", "_most_steps", "_numbered", "_others", "_searching", "_shared_steps", "_steps",
+        "_uses", "in_order", "is_heavy", "last", "numbers", "steps",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._uses: dict[Selector, int] = {}  # by how many consumers
+        self._numbered: dict[Selector, int] = {}
+        self.in_order: list[Selector] = []
+        self.numbers: list[int] = []
+        self.last = 0
+        self.steps = 0
+        self.is_heavy = False
+        # those that are asked about each message; what they take, and without XPATH and LIKE
+        self._others: dict[Selector, None] = {}
+        self._most_steps = self._steps = 0
+        self._looking = 0  # of them that look into bodies
+        self._searching = 0  # and of those that may take long
+        # those that want a text, by the headers that may have it, and the text; what they take, and those of them that want the same one
+        self._by_text: dict[Names, dict[str, dict[Selector, None]]] = {}
+        self._keyed = self._keyed_steps = self._shared_steps = 0
+
+    def __len__(self) -> int:
+        return len(self._numbered)
+
+    def __contains__(self, selector: object) -> bool:
+        return selector in self._numbered
+
+    def __iter__(self) -> Iterator[Selector]:
+        return iter(self.in_order)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it may take long to ask some of them."""
+        return self._searching > 0
+
+    def after(self, number: int) -> list[Selector]:
+        """Those that came after the one with this number."""
+        return self.in_order[bisect_right(self.numbers, number) :]
+
+    def add(self, selector: Selector, work: Work) -> bool:
+        """A consumer has it. True when it is the first of them."""
+        uses = self._uses[selector] = self._uses.get(selector, 0) + 1
+        if uses > 1:
+            return False
+        self.last += 1
+        self._numbered[selector] = self.last
+        self.in_order.append(selector)
+        self.numbers.append(self.last)
+        key = _key_of(selector)
+        if key is None:
+            self._others[selector] = None
+            self._count(selector, 1)
+        else:
+            same = self._by_text.setdefault(key[0], {}).setdefault(key[1], {})
+            same[selector] = None
+            self._count_same(same, selector, 1)
+        self._weigh(work)
+        return True
+
+    def discard(self, selector: Selector, work: Work) -> bool:
+        """A consumer has it no more. True when nobody has."""
+        self._uses[selector] -= 1
+        if self._uses[selector]:
+            return False
+        del self._uses[selector]
+        at = bisect_left(self.numbers, self._numbered.pop(selector))
+        del self.numbers[at], self.in_order[at]
+        key = _key_of(selector)
+        if key is None:
+            del self._others[selector]
+            self._count(selector, -1)
+        else:
+            by_text = self._by_text[key[0]]
+            same = by_text[key[1]]
+            self._count_same(same, selector, -1)
+            del same[selector]
+            if not same:
+                del by_text[key[1]]
+            if not by_text:
+                del self._by_text[key[0]]
+        self._weigh(work)
+        return True
+
+    def _count(self, selector: Selector, uses: int) -> None:
+        self._most_steps += uses * selector.most_steps
+        self._steps += uses * selector.steps
+        self._looking += uses * selector.needs_body
+        self._searching += uses * selector.is_costly
+
+    def _count_same(self, same: Collection[Selector], selector: Selector, uses: int) -> None:
+        """Counts one of those that want the same text; where there are two both of them are asked."""
+        self._keyed += uses
+        self._keyed_steps += uses * selector.steps
+        if len(same) > 1:
+            self._shared_steps += uses * sum([one.steps for one in (same if len(same) == 2 else (selector,))])
+
+    def _weigh(self, work: Work) -> None:
+        more = self._shared_steps + FOUND * len(self._by_text) if self._keyed >= FEW else self._keyed_steps
+        self.steps = self._most_steps + more
+        self.is_heavy = self.steps > 2 * work.most or self._steps + more > work.heavy or self._looking > 0
+
+    def asked(
+        self, segment: Segment, selectors: Collection[Selector]
+    ) -> Iterator[tuple[Segment, Collection[Selector]]]:
+        """The segment in parts, each with those of these selectors that may take something of it."""
+        if self._keyed < FEW or len(selectors) < FEW:
+            yield segment, selectors
+            return
+        run, holes = segment.run, frozenset(segment.run.shape.holes)
+        among = frozenset(selectors) if isinstance(selectors, list) else selectors
+        others = [selector for selector in self._others if selector in among]
+        if all(holes.isdisjoint(names) for names in self._by_text):
+            yield segment, others + self._wanting(run.shape.headers, among)
+            return
+        for offset in range(segment.first, segment.stop):
+            found = others + self._wanting(run.headers(offset - run.first), among)
+            yield segment.part(offset, offset + 1) if len(segment) > 1 else segment, found
+
+    def _wanting(self, headers: Mapping[str, str], among: Collection[Selector]) -> list[Selector]:
+        """Those among some that want what stands in these headers."""
+        found: list[Selector] = []
+        for names, by_text in self._by_text.items():
+            for name in names:
+                if name in headers:  # the first that is there counts
+                    found += [one for one in by_text.get(headers[name], ()) if one in among]
+                    break
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Selectors {len(self)} steps={self.steps}{' heavy' if self.is_heavy else ''}>"
+
+
+def _key_of(selector: Selector) -> Key | None:
+    """The text that it wants, where it is as soon asked as that is looked up."""
+    return None if selector.is_costly else selector.key
+
+
+NOBODY: Final = Selectors()
+"""Of queues whose consumers have none: nobody adds to it."""
