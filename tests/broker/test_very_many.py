@@ -250,27 +250,6 @@ def test_very_many_queues_get_each_message_once_over_a_restart() -> None:
     assert sorted(found) == sorted(b"%d.%d" % (number, at) for number in range(3) for at in range(50))
 
 
-@pytest.mark.parametrize("is_varying", [False, True])
-def test_an_answer_finds_who_waits_for_it_however_many_wait_in_the_same_queue(*, is_varying: bool) -> None:
-    found = {}
-    for count in (FEW, MANY):
-        world = World()
-        for number in range(count):
-            world.on_queue(
-                world.consumer(str(number), AckMode.AUTO, selector=f"JMSCorrelationID = 'id-{number}'"), "q"
-            )
-
-        def answer(world: World = world) -> None:
-            if is_varying:
-                world.send("q", b"answer", holes={"correlation-id": [b"id-7"]})
-            else:
-                world.send("q", b"answer", headers={"correlation-id": "id-7"})
-
-        found[count] = lines(answer)
-        assert [got.consumer for got in world.out()] == ["7"]
-    assert found[MANY] < found[FEW] + 20, found
-
-
 # Consumers of a paged queue
 
 
@@ -304,30 +283,6 @@ def test_a_paged_queue_does_not_walk_through_its_consumers() -> None:
         found[count] = lines(turn)
         assert len(got) > before, "it goes on reading"
     assert found[1000] < 2 * found[50], found
-
-
-@pytest.mark.parametrize("word", ["x", "3"])
-def test_a_message_in_the_log_alone_costs_a_look_at_each_selector_and_not_at_each_consumer(word: str) -> None:
-    """For nobody, or for those of one of ten selectors; memory is full of what nobody takes."""
-    found = {}
-    for count in (FEW, MANY):
-        world = World(AddressSetting(match="q", max_size_bytes=1000, page_size_bytes=1000))
-        for _ in range(20):
-            world.send("q", b"x" * 100, headers={"k": "nobody's"})
-        for number in range(count):
-            world.on_queue(world.consumer(str(number), prefetch=5, selector=f"k = '{number % 10}'"), "q")
-        for _ in range(3):  # who takes a lane is found out once
-            world.send("q", b"before", headers={"k": word})
-            world.settle()
-        before = world.engine.work.total + world.engine.work.done
-
-        def more(world: World = world) -> None:
-            world.send("q", b"found", headers={"k": word})
-            assert len(world.settle()) == (word == "3")
-
-        found[count] = lines(more)
-        assert world.engine.work.total + world.engine.work.done - before < 5000
-    assert found[MANY] < found[FEW] + 50, found
 
 
 def test_a_paged_queue_gives_to_who_has_nothing_although_others_have_too_much() -> None:

@@ -11,6 +11,7 @@ from stompbox.broker.queues.reclaim import purge
 from stompbox.broker.work import HANDED
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, Run, Shape
+from tests.broker.test_very_many import FEW, MANY, lines
 from tests.broker.world import Got, World
 
 SMALL = 6000  # octets: about ten messages
@@ -284,3 +285,27 @@ def test_who_has_no_credit_is_not_asked_again_for_each_message(monkeypatch: pyte
             world.ack(next(consumer for consumer in many if consumer.name == one.consumer), one)
         got = world.settle()
     assert bodies[-20:] == [b"last %d" % number for number in range(20)]
+
+
+@pytest.mark.parametrize("word", ["x", "3"])
+def test_a_message_in_the_log_alone_costs_a_look_at_each_selector_and_not_at_each_consumer(word: str) -> None:
+    """For nobody, or for those of one of ten selectors; memory is full of what nobody takes."""
+    found = {}
+    for count in (FEW, MANY):
+        world = World(AddressSetting(match="q", max_size_bytes=1000, page_size_bytes=1000))
+        for _ in range(20):
+            world.send("q", b"x" * 100, headers={"k": "nobody's"})
+        for number in range(count):
+            world.on_queue(world.consumer(str(number), prefetch=5, selector=f"k = '{number % 10}'"), "q")
+        for _ in range(3):  # who takes a lane is found out once
+            world.send("q", b"before", headers={"k": word})
+            world.settle()
+        before = world.engine.work.total + world.engine.work.done
+
+        def more(world: World = world) -> None:
+            world.send("q", b"found", headers={"k": word})
+            assert len(world.settle()) == (word == "3")
+
+        found[count] = lines(more)
+        assert world.engine.work.total + world.engine.work.done - before < 5000
+    assert found[MANY] < found[FEW] + 50, found

@@ -464,7 +464,7 @@ class Address:
     def wanted_by_each(
         self, selectors: Collection[Selector], segment: Segment, queue: int
     ) -> dict[Selector, list[Range]]:
-        """The same for each of some selectors."""
+        """Answers as `wanted_of` does for each of some selectors."""
         return wanted_by_each(selectors, segment, self, queue=queue)
 
     def is_answered(self, selector: Selector, segment: Segment, queue: int, *, waits: bool = True) -> bool:

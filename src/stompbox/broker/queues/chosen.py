@@ -64,7 +64,7 @@ class Selectors:
         return self._searching > 0
 
     def after(self, number: int) -> list[Selector]:
-        """Those that came after the one with this number."""
+        """Which of them came after the one with this number."""
         return self.in_order[bisect_right(self.numbers, number) :]
 
     def add(self, selector: Selector, work: Work) -> bool:
@@ -147,7 +147,7 @@ class Selectors:
             yield segment.part(offset, offset + 1) if len(segment) > 1 else segment, found
 
     def _wanting(self, headers: Mapping[str, str], among: Collection[Selector]) -> list[Selector]:
-        """Those among some that want what stands in these headers."""
+        """Finds those among some that want what stands in these headers."""
         found: list[Selector] = []
         for names, by_text in self._by_text.items():
             for name in names:

@@ -145,7 +145,7 @@ class Address(Protocol):
     def wanted_by_each(
         self, selectors: Collection[Selector], segment: Segment, queue: int, /
     ) -> dict[Selector, list[tuple[int, int]]]:
-        """The same for each of some selectors."""
+        """Answers as `wanted_of` does for each of some selectors."""
 
     def verdicts(self, queue: Any, run: Run, first: int, stop: int, /) -> Iterator[tuple[int, int, bool]]:
         """What was decided of messages in the log when they came: parts, and whether the queue was to have them."""

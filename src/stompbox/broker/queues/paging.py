@@ -305,7 +305,7 @@ def _hand_out(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> int
 
 
 class _Search:
-    """Those for whom the log is looked through from `start` on. `active`: to whose places it has come, by their selectors; who has none is
+    """A look through the log from `start` on. `active`: those to whose places it has come, by their selectors; who has none is
     `unselective`. Who met a message for which nobody had credit waits there, and is neither."""
 
     __slots__ = ("_behind", "_coming", "active", "unselective")
@@ -335,7 +335,7 @@ class _Search:
                 self.active[alike.selector] = alike
 
     def takers(self, lane: frozenset[Selector], first: int, *, is_shared: bool) -> list[Alike]:
-        """Those who take what lies there in the log and belongs to a lane."""
+        """Who takes what lies there in the log and belongs to a lane."""
         asked = [selector for selector in lane if selector in self.active] if is_shared else list(self.active)
         found = [self.active[selector] for selector in asked]
         if self.unselective is not None:
@@ -447,7 +447,7 @@ def _some_of(queue: LoggedQueue, takers: RoundRobin[Binding], most: int) -> list
         elif _is_fed(queue, binding):
             found.append(binding)
         if len(found) == most or len(gone) == ASKED:
-            takers.turn = (first + asked) % count
+            takers.going_on((first + asked) % count)
             break
     queue.engine.work.spend(LOOK * (len(found) + len(gone)))
     for binding in gone:
