@@ -243,6 +243,31 @@ def test_who_has_credit_again_gets_what_is_in_memory_before_what_is_further_back
     assert taken[-1] == 6
 
 
+def test_who_has_credit_again_while_the_log_is_read_for_others_gets_what_is_further_forward_first() -> None:
+    """The disk has been asked what is next for who has a selector; who takes everything acknowledges before it answers."""
+    world = World(page_size=SMALL, chunk_bytes=500)
+    for number in range(60):
+        send(world, "a", number)
+        world.commit()
+    send_run(world, "bbbb", 60)
+    world.commit()
+    world = world.restart()
+    every = world.on_queue(world.consumer("every", prefetch=20), "q")
+    ones = world.on_queue(world.consumer("ones", prefetch=1, selector="word = 'b'"), "q")
+    got: list[Got] = []
+    while not any(load.start == 60 for load in world.loads + world.engine.loads):
+        assert world.engine.dispatch_rest() or world.serve(max_bytes=1)
+        got += world.out()
+    for one in got:
+        world.ack(every, one)
+    taken: list[int] = []
+    while got := world.settle():
+        taken += numbers(got, "every")
+        for one in got:
+            world.ack(every if one.consumer == "every" else ones, one)
+    assert taken == sorted(taken)
+
+
 def test_a_queue_that_goes_before_it_has_read_on_takes_no_memory() -> None:
     """Another subscription keeps in the log's memory what it would have read."""
     world = World(page_size=2000)

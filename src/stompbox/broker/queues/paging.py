@@ -250,10 +250,7 @@ def look_ahead(engine: Engine, queue: LoggedQueue) -> None:
         return
     if queue.backlog.unsorted:  # memory may have something for them
         return
-    hungry = [alike.searched for alike in queue.alikes if _is_hungry(queue, alike)]
-    if not hungry:
-        return
-    start = max(min(hungry), queue.paged_from)
+    start = _wanted_from(queue)
     if start >= queue.log_end:
         return
     unsearched = queue.keep_unsearched(None)
@@ -265,6 +262,12 @@ def look_ahead(engine: Engine, queue: LoggedQueue) -> None:
         queue.wait_for_log(is_waiting=True)
     else:
         _go_on(queue, there[0], start, there[1])
+
+
+def _wanted_from(queue: LoggedQueue) -> int:
+    """From where on the log is looked through for those who have credit: those of them who are furthest back."""
+    hungry = [alike.searched for alike in queue.alikes if _is_hungry(queue, alike)]
+    return max(min(hungry), queue.paged_from) if hungry else FAR
 
 
 def _is_hungry(queue: LoggedQueue, alike: Alike) -> bool:
@@ -289,9 +292,10 @@ def _go_on(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> None:
 
 
 def _looked_ahead(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> None:
-    """What was read for a search; complete up to `stop`."""
+    """What was read for a search; complete up to `stop`. Who has got credit meanwhile may be further back: he comes before."""
     queue.wait_for_log(is_waiting=False)
-    if 0 <= queue.paged_from <= start and not queue.is_halfway and not queue.backlog.unsorted:
+    is_sorted = not queue.is_halfway and not queue.backlog.unsorted
+    if 0 <= queue.paged_from <= start and is_sorted and _wanted_from(queue) >= start:
         _hand_out(queue, runs, start, stop)
     queue.dispatch()
 
@@ -359,19 +363,26 @@ class _Search:
 
 
 def _searching(queue: LoggedQueue) -> list[Alike]:
-    """For whom the log is looked through: all, or where that were too much for one turn, those who are furthest back."""
+    """For whom the log is looked through: all, or where that were too much for one turn, those who take everything, and who are furthest
+    back."""
     alikes = queue.alikes
     queue.engine.work.spend(len(alikes))
     if not queue.backlog.selectors.is_heavy:
         return alikes
     found: list[Alike] = []
     steps, most = 0, queue.engine.work.portion
-    for alike in sorted(alikes, key=lambda alike: (not alike.awake, alike.searched)):
-        steps += 0 if alike.selector is None else alike.selector.most_steps
-        if found and steps > most:
+    for alike in sorted(alikes, key=_rank):
+        more = 0 if alike.selector is None else alike.selector.most_steps
+        if steps and steps + more > most:
             break
+        steps += more
         found.append(alike)
     return found
+
+
+def _rank(alike: Alike) -> tuple[bool, bool, int]:
+    """Who takes everything is offered whatever is found."""
+    return alike.selector is not None, not alike.awake, alike.searched
 
 
 def _search(
