@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 from stompbox.broker.kinds import Kind
-from stompbox.broker.queues.consumer import AckMode
+from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.transactions import Transaction
 from stompbox.broker.work import PORTION
 from stompbox.config.settings import AddressSetting
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
+from stompbox.selectors import compile_selector
 from stompbox.store.base import Commit
 from tests.broker.model import ATTEMPTS, DELAY, MOST_DELAY, Client, Mail, Model, Open, Stored
 from tests.broker.world import NOW, Got, World
@@ -177,12 +178,28 @@ class Lived(RuleBasedStateMachine):
 
     # Subscribing
 
-    def client(self, connection: int, mode: AckMode, word: str, credit: tuple[int, int]) -> Client:
+    def client(
+        self,
+        connection: int,
+        mode: AckMode,
+        word: str,
+        credit: tuple[int, int],
+        *,
+        priority: int = 0,
+        is_exclusive: bool = False,
+    ) -> Client:
         self.names += 1
-        selector = f"word = '{word}'" if word else ""
+        words = ", ".join([f"'{letter}'" for letter in word])
         window, prefetch = credit
-        name, session = f"c{self.names}", self.sessions[connection]
-        consumer = self.world.consumer(
-            name, mode, selector=selector, window=window, prefetch=prefetch, session=session
+        consumer = Consumer(
+            f"c{self.names}",
+            mode,
+            session=self.sessions[connection],
+            selector=compile_selector(f"word IN ({words})") if word else None,
+            window=window,
+            prefetch=prefetch,
+            priority=priority,
+            is_exclusive=is_exclusive,
         )
+        name = consumer.name
         return Client(name, connection, consumer, word)

@@ -55,9 +55,10 @@ class Box:
     """A queue: anycast, durable or plain subscription, or a reader of a stream."""
 
     key: Key
-    word: str = ""  # its selector: the word that it takes; empty: any
+    word: str = ""  # its selector: the words that it takes, of one letter each; empty: any
     no_local: int = 0
     copies: dict[str, Copy] = field(default_factory=dict)
+    is_paused: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -68,7 +69,7 @@ class Box:
         return self.kind in (Kind.ANYCAST, Kind.DURABLE)
 
     def takes(self, mail: Mail) -> bool:
-        return (not self.word or self.word == mail.word) and not (
+        return (not self.word or mail.word in self.word) and not (
             self.no_local and self.no_local == mail.sender
         )
 
@@ -80,7 +81,7 @@ class Client:
     name: str
     connection: int
     consumer: Consumer
-    word: str = ""  # on anycast boxes
+    word: str = ""  # on anycast boxes: as that of a box
     pattern: str = ""  # wildcard subscriptions join what comes
     durable: str = ""
     no_local: int = 0
@@ -99,7 +100,7 @@ class Client:
         return not (0 <= window <= max(octets, count)) and not (0 <= prefetch <= count)
 
     def wants(self, box: Box, mail: Mail) -> bool:
-        return box in self.boxes and (box.kind is not Kind.ANYCAST or not self.word or self.word == mail.word)
+        return box in self.boxes and (box.kind is not Kind.ANYCAST or not self.word or mail.word in self.word)
 
 
 @dataclass
@@ -297,7 +298,7 @@ class Model:
         """Copies that wait although somebody with credit wants them: there are none when nothing moves."""
         for client in self.clients.values():
             if client.has_credit:
-                for box in client.boxes:
+                for box in [box for box in client.boxes if self.may_have(client, box)]:
                     for copy in box.copies.values():
                         if (
                             copy.state is State.READY
@@ -305,6 +306,18 @@ class Model:
                             and client.wants(box, copy.mail)
                         ):
                             yield client, box, copy
+
+    def may_have(self, client: Client, box: Box) -> bool:
+        """Whether the box hands out anything to this client: not while it is paused, nor while another one is exclusive."""
+        exclusive = [
+            other for other in self.clients.values() if box in other.boxes and other.consumer.is_exclusive
+        ]
+        first = min(exclusive, key=lambda other: -other.consumer.priority, default=client)
+        return not box.is_paused and (box.kind is not Kind.ANYCAST or client is first)
+
+    def purge(self, box: Box) -> None:
+        """What waits goes."""
+        box.copies = {key: copy for key, copy in box.copies.items() if copy.state in (State.OUT, State.HELD)}
 
     # Restart
 

@@ -19,13 +19,14 @@ from hypothesis.stateful import invariant, precondition, rule
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
+from stompbox.broker.queues.queue import Queue
 from stompbox.broker.subscriptions import durables, readers
 from stompbox.broker.transactions import Transaction
 from stompbox.incarnations import Position
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.store.chunks import decode
 from tests.broker.life import ADDRESSES, CREDITS, DURABLES, Lived, key_of, place
-from tests.broker.model import MOST_DELAY, Client, Copy, Open
+from tests.broker.model import MOST_DELAY, Box, Client, Copy, Open
 from tests.broker.world import Got
 
 EXAMPLES = int(os.environ.get("STOMPBOX_MODEL_EXAMPLES", "80"))
@@ -36,7 +37,7 @@ class Life(Lived):
 
     # Sending
 
-    @rule(data=st.data(), runs=st.lists(st.text("12", min_size=1, max_size=4), min_size=1, max_size=4))
+    @rule(data=st.data(), runs=st.lists(st.text("123", min_size=1, max_size=4), min_size=1, max_size=4))
     def send(self, data: st.DataObject, runs: list[str]) -> None:
         """Runs of messages; each message has a word that selectors look at."""
         self.start(data)
@@ -56,8 +57,17 @@ class Life(Lived):
                 ways += [self.subscribe_to_topic, self.subscribe_durably]
             if address == "s":
                 ways.append(self.read_stream)
-            word, mode = self.draw("", "", "", "1", "2"), self.draw(*AckMode)
-            self.draw(*ways)(self.client(self.draw(0, 1), mode, word, self.draw(*CREDITS)), address)
+            word, mode = self.draw("", "", "", "1", "2", "12", "23"), self.draw(*AckMode)
+            priority, is_exclusive = self.draw(0, 0, 0, 5), self.draw(False, False, False, False, True)
+            client = self.client(
+                self.draw(0, 1),
+                mode,
+                word,
+                self.draw(*CREDITS),
+                priority=priority,
+                is_exclusive=is_exclusive,
+            )
+            self.draw(*ways)(client, address)
 
     def subscribe_to_queue(self, client: Client, address: str) -> None:
         name = self.draw(address, address, {"r": "dead", "w.x": "w.*", "w.y": "w.*"}.get(address, address))
@@ -159,6 +169,32 @@ class Life(Lived):
                     copy.is_disordered |= copy.mail.key.partition("|")[0] == body.partition(b".")[0].decode()
         self.world.close(client.consumer, is_failure=is_failure)
         self.model.close(client, is_failure=is_failure)
+
+    @rule(data=st.data(), way=st.sampled_from(["pause", "resume", "resume", "purge"]))
+    def operate(self, data: st.DataObject, way: str) -> None:
+        """An operator pauses a queue, lets it go on, or purges it."""
+        self.start(data)
+        boxes = [box for box in self.model.boxes.values() if box.kind is Kind.ANYCAST]
+        if not boxes:
+            return
+        box = self.draw(*boxes)
+        queue = self.world.queue(box.key[2], box.key[0])
+        self.receive(self.world.out())
+        if way == "purge":
+            self.purge(queue, box)
+        elif way == "pause":
+            box.is_paused = True
+            queue.pause()
+        else:
+            box.is_paused = False
+            queue.resume()
+
+    def purge(self, queue: Queue, box: Box) -> None:
+        done: list[bool] = []
+        self.model.purge(box)
+        reclaim.purge(queue, lambda: done.append(True))
+        while not done:
+            assert self.world.engine.dispatch_rest()
 
     # Receiving and answering
 
@@ -421,6 +457,10 @@ class Life(Lived):
         self.save()
         if self.world.engine.is_durable and self.names % 2:
             self.begin_again(is_stored=True)
+        for box in self.model.boxes.values():
+            if box.is_paused:
+                box.is_paused = False
+                self.world.queue(box.key[2], box.key[0]).resume()
         self.pass_time(10 * MOST_DELAY)
         if self.grouped:
             assert set(self.grouped) <= self.kept("t"), "the group's messages are not in the log"
