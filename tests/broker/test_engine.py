@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stompbox.broker.addresses.contracts import Divert
+from stompbox.broker.addresses.course import NOWHERE
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.config.settings import AddressSetting
 from stompbox.errors import IllegalFrame
@@ -203,7 +204,7 @@ def test_a_divert_that_raises_is_not_a_circle_for_the_next_message() -> None:
         with pytest.raises(RuntimeError):
             world.send("q", b"a")
     assert len(raised) == 2
-    assert not world.engine.diverting
+    assert world.engine.course.path == NOWHERE
 
 
 def test_an_exclusive_divert_takes_what_it_selects_and_nothing_else() -> None:

@@ -28,6 +28,7 @@ from stompbox.broker.addresses import (
     routing,
 )
 from stompbox.broker.addresses.address import Address
+from stompbox.broker.addresses.course import Course
 from stompbox.broker.addresses.makers import Maker
 from stompbox.broker.addresses.notifications import Notifications
 from stompbox.broker.addresses.plans import Plans
@@ -103,7 +104,7 @@ class Engine(Catalogue):
         self.returning: Counter[QueueState] = (
             Counter()
         )  # those to which many messages come back (redelivery.py)
-        self.diverting: dict[Address, None] = {}  # along whose diverts a run is just going
+        self.course = Course(self.undelivered)  # of what the configuration sends on just now
         self.timers = Timers()
         self.relief = Alarm(self.timers, partial(reclaim.relieve, self))
         self.bodies = Bodies(epoch)

@@ -15,6 +15,7 @@ TOO_OFTEN: Final = "max-delivery-attempts"
 REJECTED: Final = "rejected"
 NO_ROUTE: Final = "no-route"
 TOO_EXPENSIVE: Final = "selector-too-expensive"
+TOO_MANY_WAYS: Final = "too-many-diverts"
 
 MOST: Final = 1000  # lines that are gathered; what else there is becomes one line for each reason and fate
 OTHERS: Final = ""  # the queue of those lines
@@ -28,6 +29,7 @@ class Fate(Enum):
     EXPIRED = "sent to the expiry address"
     KEPT = "kept: there is nowhere to go from a dead letter address"
     NOT_MATCHED = "not matched: a selector took more steps for one of them than it may"
+    STAYED = "not sent on: a message goes along no more than 1000 diverts, and over 64 addresses"
     PASSED_OVER = "passed over by a reader of the log, where they stay"
 
 

@@ -10,6 +10,7 @@ from stompbox.broker.queues import contracts
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
+    from stompbox.broker.addresses.course import Course
     from stompbox.broker.addresses.makers import Maker, Makers
     from stompbox.broker.addresses.notifications import Notifications
     from stompbox.broker.addresses.plans import Plans
@@ -190,7 +191,7 @@ class Engine(contracts.Engine, Protocol):
     addresses: dict[str, Address]
     logs: dict[int, Address]
     diverts: list[tuple[Words, Divert]]
-    diverting: dict[Address, None]
+    course: Course
     named_readers: dict[str, dict[Address, None]]
     group_patterns: dict[str, list[str]]
     watchers: Watchers

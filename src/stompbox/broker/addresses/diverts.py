@@ -1,7 +1,8 @@
 """Diverts: copies of an address's messages, or the messages themselves, go to another address.
 
 What an exclusive divert takes goes nowhere else; the others get copies of what is left, and so do the address's own queues.
-A run that comes round in a circle is not diverted again. What a transformer does not take stays at its address.
+A run that comes round in a circle is not diverted again, nor one that has gone along too many (course.py). What a transformer does not
+take stays at its address.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 
 def publish(engine: Engine, address: Address, run: Run) -> bool:
     """Copies along the address's diverts, and the rest to the address itself. True when the receipt must wait for the next commit."""
-    if address in engine.diverting:  # it came round in a circle, which ends here
+    before = engine.course.path
+    if not engine.course.divert(address.name, len(address.diverts), len(run)):
         return engine.append(address, run)
-    engine.diverting[address] = None
     try:
         rest, is_stored = _send_copies(engine, address, run)
     finally:
-        del engine.diverting[address]
+        engine.course.go_back(before)
     parts = [run] if rest == [(run.first, run.stop)] else [copy(run, first, stop) for first, stop in rest]
     for part in parts:
         is_stored |= engine.append(address, part)
@@ -56,9 +57,13 @@ def _send(engine: Engine, divert: Divert, run: Run, ranges: list[Range]) -> tupl
     """The ranges of which copies went, and whether they must be durable."""
     routing = run.routing & KINDS if divert.routing == PASS else divert.routing
     is_stored = False
+    before = most = engine.course.ways
     if divert.transform is None:
         for first, stop in ranges:
+            engine.course.take(before)
             is_stored |= engine.forward(divert.forwarding_address, copy(run, first, stop), routing)
+            most = max(most, engine.course.ways)
+        engine.course.take(most)
         return ranges, is_stored
     done: list[Range] = []
     for offset in [offset for first, stop in ranges for offset in range(first, stop)]:
@@ -67,8 +72,11 @@ def _send(engine: Engine, divert: Divert, run: Run, ranges: list[Range]) -> tupl
         except StompboxError:
             engine.counters["not-diverted"] += 1
             continue
+        engine.course.take(before)
         is_stored |= engine.forward(divert.forwarding_address, changed, routing)
+        most = max(most, engine.course.ways)
         add_offset(done, offset)
+    engine.course.take(most)
     return done, is_stored
 
 

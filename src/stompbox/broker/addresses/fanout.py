@@ -352,7 +352,7 @@ def has_durable(address: Address, run: Run, groups: Groups) -> bool:
 def leave_untaken(address: Address, run: Run, targets: Targets, groups: Groups) -> bool:
     """Sends what none of these takes to the dead letter address, at once, or when all groups have been offered the run. True when the
     run's receipt must wait for the next commit."""
-    untaken = routing.untaken(run, targets)
+    untaken = routing.untaken(run, targets, address.engine.course.path)
     if not groups:
         return _send_untaken(address, run, untaken)
     put_off(address, run, groups, untaken)
@@ -363,8 +363,14 @@ def _send_untaken(address: Address, run: Run, untaken: Untaken) -> bool:
     ranges = untaken.ranges
     if not ranges:
         return False
-    address.engine.counters["unrouted"] += sum([stop - first for first, stop in ranges])
-    return redelivery.unrouted(address.engine, address, run, ranges)
+    engine, course = address.engine, address.engine.course
+    engine.counters["unrouted"] += sum([stop - first for first, stop in ranges])
+    before = course.path
+    course.go_on(untaken.path)
+    try:
+        return redelivery.unrouted(engine, address, run, ranges)
+    finally:
+        course.go_back(before)
 
 
 def put_off(address: Address, run: Run, groups: Groups, untaken: Untaken | None = None) -> None:

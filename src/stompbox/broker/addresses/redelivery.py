@@ -324,16 +324,24 @@ def dead(engine: Engine, queue: QueueState, segment: Segment, reason: str) -> No
 
 def unrouted(engine: Engine, address: Address, run: Run, ranges: Sequence[tuple[int, int]]) -> bool:
     """Sends messages of a run that nobody gets, all together, to the dead letter address, where the settings say so
-    (send-to-dla-on-no-route). True when its receipt must wait for the next commit."""
+    (send-to-dla-on-no-route). True when its receipt must wait for the next commit. What comes round in a circle ends here."""
     settings = address.settings
+    before = engine.course.path
+    count = sum([stop - first for first, stop in ranges])
+    if not engine.course.strand(address.name, count):
+        _note(engine, Loss(address.name, NO_ROUTE, Fate.DEAD_LETTER), 0, count)
+        return False
     own = _own_dead_letters(settings, address)
     if len(ranges) > 1:
         run = _gathered(run, ranges)
         ranges = [(run.first, run.stop)]
     segment = Segment(run, *ranges[0])
-    gone, is_stored = _send(
-        engine, address, segment, {REASON: NO_ROUTE}, to=(settings.dead_letter_address, own)
-    )
+    try:
+        gone, is_stored = _send(
+            engine, address, segment, {REASON: NO_ROUTE}, to=(settings.dead_letter_address, own)
+        )
+    finally:
+        engine.course.go_back(before)
     _note(engine, Loss(address.name, NO_ROUTE, Fate.DEAD_LETTER), len(segment) - gone, gone)
     return is_stored
 

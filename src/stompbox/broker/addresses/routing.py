@@ -16,6 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from stompbox.broker.addresses.course import NOWHERE, Path
 from stompbox.broker.queues import matching, paging
 from stompbox.broker.queues.matching import (
     OfShape,
@@ -125,11 +126,12 @@ def others(address: Address, run: Run) -> Iterator[Queue]:
 
 
 class Untaken:
-    """Which messages of a run nobody has taken so far."""
+    """Which messages of a run nobody has taken so far; by which `path` it has come."""
 
-    __slots__ = ("_is_taken", "_run")
+    __slots__ = ("_is_taken", "_run", "path")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, path: Path = NOWHERE) -> None:
+        self.path = path
         self._run = run
         self._is_taken = bytearray(len(run.bodies))
 
@@ -153,9 +155,9 @@ class Untaken:
         return f"<Untaken {self.ranges} of {self._run!r}>"
 
 
-def untaken(run: Run, targets: Targets) -> Untaken:
-    """Which messages of a run are for none of these."""
-    found = Untaken(run)
+def untaken(run: Run, targets: Targets, path: Path) -> Untaken:
+    """Which messages of a run, which has come by this path, are for none of these."""
+    found = Untaken(run, path)
     for _, ranges in targets:
         found.take(ranges)
     return found
