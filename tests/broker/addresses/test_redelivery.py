@@ -15,7 +15,7 @@ from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.recovery import note_end
 from stompbox.broker.transactions import Transaction
 from stompbox.broker.undelivered import MOST, OTHERS, REJECTED, TOO_OFTEN, Fate, Loss, Undelivered
-from stompbox.config.settings import AddressSetting
+from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.config.spaces import space_of_host
 from stompbox.message import ANYCAST, MULTICAST
 from stompbox.selectors import compile_selector
@@ -509,6 +509,22 @@ def test_each_address_gets_a_queue_of_its_own_among_the_dead() -> None:
         reader = world.on_queue(world.consumer(f"r {name}"), "dead", f"DLQ.{name}.box")
         assert [got.body for got in world.settle()] == [name.encode()]
         world.close(reader)
+
+
+@pytest.mark.parametrize("has_own", [False, True])
+def test_where_the_dead_go_drops_what_is_too_much_also_from_queues_of_their_own(*, has_own: bool) -> None:
+    full = AddressSetting(match="dead", address_full_policy=AddressFullPolicy.DROP, max_size_messages=2)
+    dying = AddressSetting(
+        match="q", send_to_dla_on_no_route=True, dead_letter_address="dead",
+        auto_create_dead_letter_resources=has_own,
+    )  # fmt: skip
+    world = World(full, dying)
+    world.address("q", MULTICAST)
+    for number in range(5):
+        world.send("q", b"%d" % number, routing=MULTICAST)
+    (queue,) = world.engine.addresses["dead"].anycast.values()
+    assert queue.count == 2
+    assert world.engine.counters["address-full"] == 3
 
 
 def test_no_route_goes_to_the_dead_where_settings_say_so() -> None:

@@ -444,7 +444,8 @@ def _forward_to(engine: Engine, name: str, own: str, origin: Address, run: Run) 
     if own not in target.anycast:
         engine.new_queue(target, own, Kind.ANYCAST, only_those, is_auto=True)
     run.routing, run.queue = ANYCAST, own
-    return engine.route(target, run)
+    kept = run if target.limits is None else target.limits.kept(run)
+    return kept is not None and engine.route(target, kept)
 
 
 def _shape(
