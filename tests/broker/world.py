@@ -233,7 +233,9 @@ class World:
             return False
         load = self.loads.pop(0)
         chunks = self.store.read(load.log, load.start, load.stop, max_bytes)
-        is_cut = sum(len(chunk.blob) for chunk in chunks) >= max_bytes
+        is_cut = sum(len(chunk.blob) for chunk in chunks) >= max_bytes or bool(
+            chunks and self.store.read(load.log, chunks[-1].stop, load.stop, 1)
+        )
         runs = [run for chunk in chunks for run in decode(chunk.blob, chunk.first)]
         self.engine.loaded(load, runs, min(chunks[-1].stop, load.stop) if is_cut else load.stop)
         return True
