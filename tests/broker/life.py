@@ -77,11 +77,16 @@ class Lived(RuleBasedStateMachine):
         page_size=st.sampled_from([1300, 4000, 1 << 20]),
         is_durable=st.sampled_from([True, True, False]),
         portion=st.sampled_from([1, 40, 200, PORTION]),
+        chunk_bytes=st.sampled_from([300, 1 << 20]),
         addresses=st.lists(st.sampled_from(sorted(ADDRESSES)), min_size=1, max_size=3, unique=True),
     )
-    def begin(self, page_size: int, is_durable: bool, portion: int, addresses: list[str]) -> None:
+    def begin(
+        self, page_size: int, is_durable: bool, portion: int, chunk_bytes: int, addresses: list[str]
+    ) -> None:
         """Few addresses in one life, so that much happens at each."""
-        self.world = World(*RULES, page_size=page_size, is_durable=is_durable, portion=portion)
+        self.world = World(
+            *RULES, page_size=page_size, is_durable=is_durable, portion=portion, chunk_bytes=chunk_bytes
+        )
         self.world.commits_itself = False
         self.addresses = addresses
 
