@@ -44,7 +44,7 @@ class Course:
         path = self.path
         if address in path.diverting or not self._is_going_on(address, count):
             return False
-        if path is not NOWHERE:
+        if path != NOWHERE:
             self.ways += diverts
         self.path = Path((*path.diverting, address), path.stranding)
         return True
@@ -68,7 +68,7 @@ class Course:
     def go_back(self, path: Path) -> None:
         """What was sent on has gone: the path is what it was before."""
         self.path = path
-        if path is NOWHERE:
+        if path == NOWHERE:
             self.ways = 0
 
     def _is_going_on(self, address: str, count: int) -> bool:
