@@ -11,8 +11,8 @@ import pytest
 from stompbox.errors import LinkError
 from stompbox.server.fronts import link
 from stompbox.server.fronts.link import AHEAD, COUNT, CREDIT, LEAST, SHARED, SIGNS, TAKEN, WINDOW, Kind
-from stompbox.server.fronts.records import HEAD, PART, SOME
-from stompbox.server.fronts.remote import FrontLink
+from stompbox.server.fronts.records import HEAD, PART, SOME, Record, Records
+from stompbox.server.fronts.remote import PORTION, FrontLink, RemoteSocket
 from tests.server.fronts.wild import ARRIVES, CONNECT, OPENED, OPENS, WITHIN, Wild, played, record
 from tests.server.turning import LOOKS, Recorded, World
 
@@ -332,3 +332,104 @@ def test_very_many_whose_front_is_gone_go_in_portions_and_nothing_of_them_is_obe
     assert not world.broker.sockets
     assert not world.broker.connections
     assert not world.broker.engine.counters["received"]
+
+
+class Hanging:
+    """A link whose front takes nothing any more. `sockets` are logged in."""
+
+    def __init__(self, count: int) -> None:
+        self.world, self.wire = World(), Recorded()
+        self.link = FrontLink(self.world.broker, "front 1", [self.world.acceptor], lambda _: None)
+        self.link.connection_made(self.wire)
+        for number in range(1, count + 1):
+            arrived = record(Kind.ARRIVED, number, ARRIVES) + record(Kind.OPENED, number, OPENS)
+            self.link.data_received(arrived + record(Kind.DATA, number, CONNECT))
+        self.world.until_idle()
+        self.sockets: list[RemoteSocket] = list(self.link.sockets.values())
+        self.said()
+        self.link.pause_writing()
+
+    def said(self) -> list[Record]:
+        """What the front was told since the last time."""
+        self.world.turn(3)
+        written = bytes(self.wire.written)
+        self.wire.written.clear()
+        return Records(0).read(written)
+
+    def tell(self, one: RemoteSocket, octets: int) -> None:
+        assert one.connection is not None
+        one.connection.out.append(b"x" * octets)
+        one.connection.write_out()
+
+    @property
+    def output(self) -> int:
+        """Octets that the broker keeps of what clients were told, as it has counted them."""
+        return self.world.broker.ledger.by_kind["output"]
+
+
+def test_what_a_front_does_not_take_is_kept_for_each_client_and_given_back_with_it() -> None:
+    """All of it lay on the link: who was ended for what was kept gave nothing of it back before the front took it, or was killed."""
+    hanging = Hanging(2)
+    first, second = hanging.sockets
+    hanging.tell(first, 600_000)
+    hanging.tell(second, 5000)
+    assert not hanging.said()
+    assert first.is_clogged
+    assert second.is_clogged
+    assert hanging.output == first.unsent + second.unsent > 605_000
+    first.abort()
+    assert hanging.said() == [(Kind.ABORT, first.number, b"")]
+    assert hanging.output == second.unsent < 6000
+    first.write(b"y")
+    hanging.link.resume_writing()
+    assert [(kind, number) for kind, number, _ in hanging.said()] == [(Kind.DATA, second.number)]
+    assert not second.is_clogged
+    assert not hanging.link.is_full
+
+
+def test_what_was_kept_for_a_front_comes_in_order_and_all_clients_have_their_turn() -> None:
+    hanging = Hanging(3)
+    first, second, third = hanging.sockets
+    for octets in (PORTION, 1, 2):
+        hanging.tell(first, octets)
+    for octets in (3, 4):
+        hanging.tell(second, octets)
+    second.close()
+    hanging.link.end()
+    assert hanging.said() == [(Kind.PAUSE, first.number, b"")]  # that is no client's to wait for
+    hanging.link.resume_writing()
+    hanging.tell(third, 5)
+    assert [(kind, number, len(payload)) for kind, number, payload in hanging.said()] == [
+        (Kind.DATA, first.number, PORTION),
+        (Kind.DATA, second.number, 3),
+        (Kind.DATA, second.number, 4),
+        (Kind.CLOSE, second.number, 0),
+        (Kind.DATA, third.number, 5),
+        (Kind.DATA, first.number, 1),
+        (Kind.DATA, first.number, 2),
+        (Kind.END, 0, 0),
+    ]
+    hanging.tell(third, 6)
+    assert hanging.said() == [(Kind.DATA, third.number, b"x" * 6)]
+
+
+def test_no_more_is_handed_on_than_a_front_takes_and_what_is_kept_goes_with_it() -> None:
+    hanging = Hanging(2)
+    for one in hanging.sockets:
+        hanging.tell(one, 10_000)
+    write = hanging.wire.write
+
+    def takes_little(data: bytes) -> None:
+        write(data)
+        hanging.link.pause_writing()
+
+    hanging.wire.write = takes_little  # type: ignore[method-assign]
+    hanging.link.resume_writing()
+    assert [number for _, number, _ in hanging.said()] == [hanging.sockets[0].number]
+    assert hanging.link.is_full
+    assert hanging.output > 20_000
+    hanging.link.connection_lost(None)
+    hanging.world.until_idle()
+    assert not hanging.output
+    assert not hanging.link.on_the_way
+    assert not hanging.world.broker.connections

@@ -169,8 +169,7 @@ class Front:
         if self.link is not None and self.broker.has_failed:
             self.link.shut()  # nothing more may be said
         elif self.link is not None:
-            self.link.say(Kind.END)
-            self.link.flush()
+            self.link.end()
         if self.process is not None:
             await self.broker.loop.run_in_executor(None, _reap, self.process, GOODBYE)
 

@@ -5,12 +5,16 @@ may send is credit: the front stops reading a socket of which WINDOW octets are 
 socket counts as clogged while more than AHEAD octets are on their way to the client's system, or LEAST where all clients of the front
 together have more than SHARED. What lies in the front for longer than a moment, or of a frame of WebSocket that is not whole, it tells with
 its signs of life: that counts for the client as if it lay here.
+
+A front that takes nothing for a while, because it is busy or hangs, is given no more than FULL octets. What its clients are told meanwhile
+is kept here, for each of them by itself: it counts for the client, and who is ended for it gives it back at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 from mypy_extensions import mypyc_attr
@@ -32,7 +36,7 @@ from stompbox.server.fronts.link import (
     read_as,
     told,
 )
-from stompbox.server.fronts.records import HEAD, Record, Records
+from stompbox.server.fronts.records import HEAD, PART, Record, Records
 from stompbox.server.session.gathering import Gathering
 
 if TYPE_CHECKING:
@@ -44,6 +48,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stompbox.fronts")
 
+FULL: Final = (
+    8 << 20
+)  # octets on a link that its front has not taken, beyond which what its clients are told is kept here
+PORTION: Final = 1 << 20  # octets of it that are handed on for one client in one go
 _DATA: Final = int(Kind.DATA)
 
 
@@ -125,6 +133,10 @@ class RemoteSocket:
             raise LinkError("bad-link", f"socket {self.number} has taken more than it was given")
         self._on_the_way -= octets
         self.line.on_the_way -= octets
+        self.look_at_room()
+
+    def look_at_room(self) -> None:
+        """Whether it may be told more, as less is on its way, or nothing is kept for it any more."""
         if self.is_clogged and self._on_the_way <= self.line.room // 2:
             self.is_clogged = False
             if self.connection is not None:
@@ -152,7 +164,7 @@ class RemoteSocket:
         if self._is_paused or connection is None or self._is_closing:
             return
         if not connection.says_its_last():
-            self.line.say(Kind.FINISH, self.number)
+            self.line.say_behind(self, Kind.FINISH)
 
     def lost(self) -> None:
         """The socket is gone."""
@@ -174,6 +186,7 @@ class RemoteSocket:
 
     def _leave(self) -> Connection | None:
         self._is_closing = True
+        self._let_go()
         self.line.on_the_way -= self._on_the_way
         self._on_the_way = 0
         self.acceptor.admission.gone(self)
@@ -192,7 +205,17 @@ class RemoteSocket:
             self.line.say(Kind.DISMISS, self.number, packed(told(error)))
 
     def abort(self) -> None:
+        self._is_closing = True
         self.line.say(Kind.ABORT, self.number)
+        if self._let_go() and self.connection is not None:
+            self.connection.account.look(self.connection)
+
+    def _let_go(self) -> int:
+        """Nobody needs what is kept for it. How many octets that was."""
+        octets = self.line.drop(self)
+        self._on_the_way -= octets
+        self.line.on_the_way -= octets
+        return octets
 
     # The transport of a Connection
 
@@ -232,6 +255,10 @@ class RemoteSocket:
             line, size = self.line, len(data)
             self._on_the_way += size
             line.on_the_way += size
+            if line.is_full:
+                self.is_clogged = True
+                line.say_behind(self, _DATA, data)
+                return
             self.is_clogged = self.is_clogged or self._on_the_way > line.room
             line.say(_DATA, self.number, data)
 
@@ -254,7 +281,7 @@ class RemoteSocket:
         if not self._is_closing:
             self._is_closing = True
             self.acceptor.admission.linger(self)
-            self.line.say(Kind.CLOSE, self.number)
+            self.line.say_behind(self, Kind.CLOSE)
 
     def __repr__(self) -> str:
         return f"<RemoteSocket {self.number} of {self.line.name}>"
@@ -288,6 +315,11 @@ class FrontLink(asyncio.Protocol):
         self._records = Records(link.MOST)
         self._out: list[bytes] = []
         self._is_planned = False
+        self.is_full = False  # it takes nothing more, or what was kept meanwhile is not handed on yet
+        self._is_clogged = False  # more than FULL octets wait for the front
+        self._is_handing_on = False
+        self._kept: dict[RemoteSocket, deque[tuple[int, bytes]]] = {}  # what its clients are told meanwhile
+        self._is_to_end = False  # the front, behind that
         self._is_gone = False
         self.octets_in = self.octets_out = 0
         self.on_the_way = 0  # octets that clients' systems have not got, of all sockets together
@@ -312,6 +344,61 @@ class FrontLink(asyncio.Protocol):
         if not self._is_planned:
             self._is_planned = True
             self.broker.loop.call_soon(self.flush)
+
+    def say_behind(self, socket: RemoteSocket, kind: int, payload: bytes = b"") -> None:
+        """A record that comes behind what is kept for a client."""
+        if not self.is_full:
+            self.say(kind, socket.number, payload)
+            return
+        if socket not in self._kept:
+            self._kept[socket] = deque()
+        self._kept[socket].append((kind, payload))
+
+    def drop(self, socket: RemoteSocket) -> int:
+        """What is kept for a client is not told. How many octets that was."""
+        kept = self._kept.pop(socket, None) if self._kept else None
+        return sum([len(payload) for _, payload in kept]) if kept is not None else 0
+
+    def pause_writing(self) -> None:
+        self._is_clogged = self.is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_clogged = False
+        if not self._is_handing_on:
+            self._is_handing_on = True
+            self.broker.loop.call_soon(self._hand_on)
+
+    def _hand_on(self) -> None:
+        """What was kept, one client after the other, as far as the front takes it and one turn has time for it."""
+        until = self.broker.turns.clock() + PART
+        while self._kept and not (self._is_clogged or self._is_gone or self.broker.has_failed):
+            self._hand_on_some(next(iter(self._kept)))
+            if self.broker.turns.clock() > until:
+                self.broker.loop.call_soon(self._hand_on)
+                return
+        self._is_handing_on = False
+        self.is_full = self._is_clogged or bool(self._kept)
+        if self._is_to_end and not self.is_full:
+            self.end()
+
+    def _hand_on_some(self, socket: RemoteSocket) -> None:
+        """A PORTION of what is kept for one client; with the rest it comes behind the others."""
+        kept, octets = self._kept.pop(socket), 0
+        while kept and octets < PORTION:
+            kind, payload = kept.popleft()
+            octets += len(payload)
+            self.say(kind, socket.number, payload)
+        if kept:
+            self._kept[socket] = kept
+        self.flush()
+        socket.look_at_room()
+
+    def end(self) -> None:
+        """The front is to end, once it has all that its clients are told."""
+        self._is_to_end = self.is_full
+        if not self.is_full:
+            self.say(Kind.END)
+            self.flush()
 
     def configure(self, settings: link.Settings) -> None:
         """Tells it what it must know, when it begins and whenever something of it has changed."""
@@ -338,6 +425,7 @@ class FrontLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=FULL, low=FULL // 4)
         self.flush()
 
     def data_received(self, data: bytes) -> None:
