@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
-from weakref import ref
+from weakref import WeakSet, ref
 
 import pytest
 
 from stompbox.config import ListenerOptions
 from stompbox.errors import Refused
 from stompbox.server.requests import dispatch, replies
-from stompbox.server.requests.replies import Reply
+from stompbox.server.requests.replies import Reply, in_turns
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS
+from tests.server.turning import World
 from tests.server.world import uncollected
 
 
@@ -206,3 +209,24 @@ def test_a_request_that_has_ended_with_its_connection_leaves_nothing(monkeypatch
     with uncollected():
         asyncio.run(play())
         assert [found() for found in left] == [None]
+
+
+def test_of_a_list_that_is_gone_through_in_turns_nothing_is_kept_that_has_gone() -> None:
+    """All queues of thousands of subscriptions that had gone meanwhile went in one step, with the list in which they were."""
+    world = World()
+    there = [partial(int) for _ in range(50)]
+    alive = WeakSet(there)
+    left: list[int] = []
+
+    async def look() -> None:
+        async for one in in_turns(world.broker.turns, [*there]):
+            there.clear()
+            del one
+            left.append(len(alive))
+
+    work = look()
+    with suppress(StopIteration):
+        while True:
+            work.send(None)
+            world.turn()
+    assert left == [*range(50, 0, -1)]
