@@ -92,6 +92,21 @@ def test_no_step_grows_with_the_wildcards_or_the_addresses() -> None:
     assert longest(120, 400) <= 2 * longest(12, 40)
 
 
+def longest_of_new(addresses: int) -> int:
+    """Lines of the longest step of a describe of so many addresses whose logs the store does not know."""
+    world = house(addresses)
+    described(world, {"destinations": "none"})
+    with world.steps() as steps:
+        assert len(described(world, {"destinations": "d.*"})["addresses"]) == addresses
+    assert all(address.log.is_known for address in world.broker.engine.addresses.values())
+    return steps.longest
+
+
+def test_very_many_logs_that_the_store_does_not_know_are_told_it_in_steps() -> None:
+    few = longest_of_new(60)
+    assert longest_of_new(600) <= 2 * few
+
+
 def test_the_wildcards_of_one_request_have_so_many_words_together() -> None:
     world = house(1)
     most = MOST_WORDS // 2

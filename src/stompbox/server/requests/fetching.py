@@ -165,15 +165,12 @@ async def _counts(connection: Asker, address: Address) -> dict[str, object]:
 
 async def _stored(connection: Asker, found: list[Address]) -> None:
     """Which log it is outlives a restart before anybody is told of it."""
-    engine = connection.broker.engine
-    unknown = [
-        address
-        for address in found
-        if not address.log.is_known and engine.logs.get(address.log.id) is address
-    ]
-    for address in unknown:
-        engine.commits.add_log(address.log)
-    if unknown:
+    engine, is_new = connection.broker.engine, False
+    async for address in in_turns(connection.broker.turns, found):
+        if not address.log.is_known and engine.logs.get(address.log.id) is address:
+            engine.commits.add_log(address.log)
+            is_new = True
+    if is_new:
         await durable(connection)
 
 
