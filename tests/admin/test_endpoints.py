@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any, get_args, get_origin
+from functools import partial
+from typing import Any, cast, get_args, get_origin
+from weakref import WeakSet
 
 import msgspec
 import pytest
 from msgspec import NODEFAULT
 
-from stompbox.admin.apirequest import field_in
+from stompbox.admin.apirequest import PART, ApiRequest, field_in
 from stompbox.admin.endpoints import API, Choice, Endpoint, Number, Text, Truth
 from stompbox.admin.responses import PROBLEM, Problem
 from stompbox.admin.table import ENDPOINTS
 from stompbox.errors import IllegalFrame
 from tests.admin.asking import JSON, Answer, ask, post
 from tests.conftest import Served
+from tests.server.turning import LOOKS, World
 
 VERBS = [one for one in ENDPOINTS if one.form is not None]
 FIELDS = [
@@ -189,3 +192,21 @@ def test_parameters_have_their_defaults() -> None:
     with pytest.raises(IllegalFrame, match="allowed are x and y"):
         choice.value("z")
     assert json.loads(json.dumps(choice.schema())) == {"type": "string", "enum": ["x", "y"], "default": "x"}
+
+
+def test_what_has_gone_while_a_list_was_answered_goes_in_steps() -> None:
+    """Twenty-seven thousand queues of subscriptions that had ended went in one step, with the list of all of them."""
+    world, request = World(), cast(Any, None)
+    asked = ApiRequest(world.broker, request, request)
+    there = asked.keep([partial(int) for _ in range(2000)])
+    alive = WeakSet(there)
+    asked.let_go()
+    seen = [len(alive)]
+    while there:
+        world.turn()
+        seen.append(len(alive))
+    world.until_idle()
+    assert not alive
+    steps = [before - now for before, now in zip([2000, *seen], seen, strict=False)]
+    assert max(steps) <= 3 * PART * LOOKS
+    assert len(seen) > 5

@@ -352,7 +352,7 @@ def test_ten_thousand_addresses_are_put_in_order_in_turns() -> None:
     broker = SimpleNamespace(
         engine=SimpleNamespace(addresses={name: name for name in names}), turns=world.broker.turns
     )
-    asked: Any = SimpleNamespace(broker=broker, may=lambda: True)
+    asked: Any = SimpleNamespace(broker=broker, keep=lambda items: items, may=lambda: True)
     with world.steps() as steps:
         found: Any = world.driven(shown(asked))
     assert found == [f"{name}" for name in sorted(map(str, names))]

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,7 @@ from stompbox.admin.access import BROKER, user_of
 from stompbox.admin.endpoints import naming
 from stompbox.broker.addresses.destinations import require_short
 from stompbox.broker.addresses.makers import Maker
+from stompbox.broker.queues.consumer import taken_off
 from stompbox.config import ListenerOptions
 from stompbox.errors import FrameError, IllegalFrame
 from stompbox.security import Right, User
@@ -39,6 +40,9 @@ LIMITS: Final = ListenerOptions()  # of what users make here: those of a listene
 TOLD: Final = 500  # octets of a request in the log
 BODY_WITHIN: Final = 10.0  # seconds
 ANSWER_WITHIN: Final = 30.0  # seconds
+PART: Final = 16  # queues, or whatever it is, that are let go in one step
+
+T = TypeVar("T")
 
 # msgspec says where a wrong value stands, or which field is missing or unknown
 _AT: Final = re.compile(r"at `(?:key in )?\$\.?([^`]*)`$")
@@ -57,6 +61,22 @@ class ApiRequest:
         self.order: Any = None
         self.asked = b""  # the body as it came
         self.has_begun = False
+        self._kept: list[list[Any]] = []
+
+    def keep(self, items: list[T]) -> list[T]:
+        """A list of what may go before the answer is made, and is in this one alone then. `let_go` empties it."""
+        self._kept.append(items)
+        return items
+
+    def let_go(self) -> None:
+        """The request is done: what has gone meanwhile goes in steps, and not with its list."""
+        if self._kept:
+            self.broker.turns.run(self._letting_go())
+
+    def _letting_go(self) -> Iterator[None]:
+        for items in self._kept:
+            for _ in taken_off(items, PART):
+                yield
 
     @property
     def user(self) -> User:

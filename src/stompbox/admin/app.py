@@ -71,6 +71,7 @@ class Obey:
             error.field = error.field or endpoint.blamed(error, asked.order, asked.values)
             raise
         finally:
+            asked.let_go()
             if endpoint.changes:
                 self.broker.flush()
         answer = found if isinstance(found, Response) else json(found)

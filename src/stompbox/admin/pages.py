@@ -218,7 +218,7 @@ async def connections(asked: ApiRequest) -> Response:
 async def subscriptions(asked: ApiRequest) -> Response:
     """Subscriptions of all connections, with what they have not acknowledged."""
     asked.require()
-    found: list[tuple[Any, str, Any]] = []
+    found: list[tuple[Any, str, Any]] = asked.keep([])
     async for one in in_turns(asked.broker.turns, _connections(asked)):
         found += [(one, id, consumer) for id, consumer in one.consumers.items()]
     return await listed(
@@ -244,7 +244,7 @@ def _connections(asked: ApiRequest) -> list[Any]:
     """The connections that are asked for, the oldest first."""
     only = asked.values["connection"]
     found = [one for one in asked.broker.connections if only in (None, one.session_id)]
-    return sorted(found, key=_session)
+    return asked.keep(sorted(found, key=_session))
 
 
 @reading("addresses", page_of("addresses", AddressView), SEEN, *cutting(BY_ADDRESS), ADDRESS)
@@ -267,7 +267,7 @@ async def addresses(asked: ApiRequest) -> Response:
 async def queues(asked: ApiRequest) -> Response:
     """Queues that outlive their consumers, or all of them."""
     there = await shown(asked, asked.values["address"])
-    found = await asked.broker.turns.taken(_queues(there, is_all=asked.values["all"]))
+    found = asked.keep(await asked.broker.turns.taken(_queues(there, is_all=asked.values["all"])))
     return await listed(asked, "queues", found, queue_view, key=_name, fields=BY_QUEUE)
 
 
@@ -404,7 +404,7 @@ async def shown(asked: ApiRequest, only: str | None = None) -> list[Address]:
     """Addresses that the user may see, by name; `only`: no other than this."""
     there, turns = asked.broker.engine.addresses, asked.broker.turns
     names = await turns.taken(in_order(list(there))) if only is None else [only]
-    return await turns.taken(_seen(asked, there, names))
+    return asked.keep(await turns.taken(_seen(asked, there, names)))
 
 
 def _seen(asked: ApiRequest, there: Mapping[str, Address], names: list[str]) -> Steps[list[Address]]:
