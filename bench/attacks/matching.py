@@ -225,6 +225,54 @@ def selectors_waiting(port: int) -> list[socket.socket]:
     return [link, sender]
 
 
+def _waiting(port: int, queue: str, selectors: list[str], headers: str) -> list[socket.socket]:
+    """Five thousand consumers of a queue, on five connections, each with the next of these selectors."""
+    links = [connected(port) for _ in range(5)]
+    for link, first in zip(links, range(0, 5000, 1000), strict=True):
+        asked = [
+            subscribe(n, queue, headers=f"selector:{selectors[n % len(selectors)]}\n{headers}")
+            for n in range(first, first + 1000)
+        ]
+        pour(link, [b"".join(asked)])
+        settle(link)
+    return links
+
+
+@attack(
+    "5,000 consumers of a queue that wait for an answer of their own, and 20,000 answers",
+    is_ours=True,
+    limits=CLIENTS,
+)
+def answers(port: int) -> list[socket.socket]:
+    own = [f"JMSCorrelationID = 'id-{n}'" for n in range(5000)]
+    links, sender = _waiting(port, "/queue/answers", own, "ack:auto\n"), connected(port)
+    for first in range(0, 20_000, 1000):
+        said = [
+            send("/queue/answers", b"x", headers=f"correlation-id:id-{n % 5000}\n")
+            for n in range(first, first + 1000)
+        ]
+        pour(sender, [b"".join(said)])
+    settle(sender)
+    return [*links, sender]
+
+
+@attack(
+    "5,000 consumers with 20 selectors of a queue that is full of what nobody takes, and 2,000 messages more",
+    is_ours=True,
+    limits=CLIENTS + MESSAGES,
+    stays=MESSAGES,
+)
+def paged_selectors(port: int) -> list[socket.socket]:
+    sender = connected(port)
+    pour(sender, [send("/queue/full", bytes(1 << 20), headers="n:none\n") for _ in range(140)])
+    settle(sender)
+    some = [f"n % 20 = {n}" for n in range(20)]
+    links = _waiting(port, "/queue/full", some, "ack:client-individual\nprefetch-count:5\n")
+    pour(sender, [b"".join([send("/queue/full", b"x", headers=f"n:{n}\n") for n in range(2000)])])
+    settle(sender)
+    return [*links, sender]
+
+
 @attack("200 subscriptions to /topic/# over 500 addresses", is_ours=True)
 def wide_wildcards(port: int) -> list[socket.socket]:
     link = connected(port)

@@ -63,8 +63,10 @@ class Selectors:
         """Whether it may take long to ask some of them."""
         return self._searching > 0
 
-    def after(self, number: int) -> list[Selector]:
+    def after(self, number: int) -> Collection[Selector]:
         """Which of them came after the one with this number."""
+        if self.numbers and number < self.numbers[0]:
+            return self
         return self.in_order[bisect_right(self.numbers, number) :]
 
     def add(self, selector: Selector, work: Work) -> bool:
