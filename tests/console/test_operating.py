@@ -522,6 +522,8 @@ def test_a_part_that_did_not_come_is_said(served: Served, browser: Any) -> None:
     page.route("**/stomp.js", lambda route: route.abort())
     page.goto(served.admin)
     expect(page.get_by_role("alert")).to_have_text("A part of the console did not come. Load the page again.")
+    page.evaluate("window.dispatchEvent(new ErrorEvent('error', {message: 'what fails for want of it'}))")
+    expect(page.get_by_role("alert")).to_have_text("A part of the console did not come. Load the page again.")
     page.unroute("**/stomp.js")
     page.reload()
     expect(page.locator("#state")).to_have_text("ready")

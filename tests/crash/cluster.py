@@ -395,7 +395,12 @@ def findings(cluster: Cluster, book: Book) -> list[str]:
         found.append(f"confirmed and never delivered: {lost[:10]} and {max(0, len(lost) - 10)} more")
     if book.again:
         found.append(f"acknowledged, and delivered again: {book.again[:10]}")
-    halves = [pair for pair in book.pairs if (pair[0] in delivered) is not (pair[1] in delivered)]
+    # what a leader has delivered that was killed before it was stored is gone, and what its reader had not come to with it
+    halves = [
+        pair
+        for pair in book.pairs
+        if len(delivered.intersection(pair)) == 1 and not book.acknowledged.isdisjoint(pair)
+    ]
     if halves:
         found.append(f"half of a transaction: {halves[:10]}")
     found += _disorder(positions)

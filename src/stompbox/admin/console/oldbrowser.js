@@ -21,10 +21,13 @@
     say(NEEDED);
   }
 
+  var isMissing = false; // a file, which says nothing of the browser, whatever fails for want of it
+
   window.addEventListener("error", function (event) {
-    var from = event.target;
-    if (from && from.tagName === "SCRIPT" && !isOld()) say("A part of the console did not come. Load the page again.");
-    else if (isOld() || document.body.className.indexOf("is-begun") < 0) say(NEEDED);
+    if (event.target && event.target.tagName && !isOld()) {
+      isMissing = true;
+      say("A part of the console did not come. Load the page again.");
+    } else if (isOld() || (!isMissing && document.body.className.indexOf("is-begun") < 0)) say(NEEDED);
   }, true);
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
   else begin();
