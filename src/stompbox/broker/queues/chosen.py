@@ -24,8 +24,8 @@ FOUND: Final = 5 * MESSAGE  # steps that it takes to find those of a message
 
 class Selectors:
     """Each once, however many consumers have it. `in_order`, with the `numbers` of each: none has that of one that came before, `last` is
-    the highest. `steps`: that a message takes at the most which is asked about. `is_heavy`: that is too much for one turn, and each
-    message is asked about in several, behind what others do."""
+    the highest. `steps`: that a message takes at the most which is asked about. `is_heavy`: to ask all of them is too much for one
+    turn, and each message is asked about in several, behind what others do."""
 
     __slots__ = (
         "_by_text", "_keyed", "_keyed_steps", "_looking", "_most_steps", "_numbered", "_others", "_searching", "_shared_steps", "_steps",
@@ -129,7 +129,8 @@ class Selectors:
     def _weigh(self, work: Work) -> None:
         more = self._shared_steps + FOUND * len(self._by_text) if self._keyed >= FEW else self._keyed_steps
         self.steps = self._most_steps + more
-        self.is_heavy = self.steps > 2 * work.most or self._steps + more > work.heavy or self._looking > 0
+        all_steps, most = self._steps + self._keyed_steps, self._most_steps + self._keyed_steps
+        self.is_heavy = most > 2 * work.most or all_steps > work.heavy or self._looking > 0
 
     def asked(
         self, segment: Segment, selectors: Collection[Selector]

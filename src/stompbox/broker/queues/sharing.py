@@ -291,7 +291,9 @@ class SharedQueue(QueueState):
         if isinstance(key, Binding):
             return not with_credit([key])
         alike, work = self._by_selector.get(key), self.engine.work
-        return alike is not None and not work.is_over and alike.is_starving(work)
+        if alike is None or (alike.awake and work.is_over):
+            return False
+        return alike.is_starving(work)
 
     @property
     def alikes(self) -> list[Alike]:
