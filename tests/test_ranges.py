@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.ranges import Ranges, add_ranges, swept
+from stompbox.ranges import Ranges, add_range, swept
 
 offsets = st.integers(0, 40)
 pairs = st.tuples(offsets, offsets)
@@ -71,8 +71,8 @@ def test_gaps_are_what_is_missing(added: list[tuple[int, int]], window: tuple[in
 
 def test_what_touches_becomes_one() -> None:
     found = [(1, 3)]
-    add_ranges(found, [(3, 5), (7, 8)])
-    add_ranges(found, [(8, 9)])
+    for first, stop in ((3, 5), (7, 8), (8, 9)):
+        add_range(found, first, stop)
     assert found == [(1, 5), (7, 9)]
 
 

@@ -123,13 +123,12 @@ class Ranges:
         return "<Ranges " + (" ".join(f"{a}..{b}" for a, b in self) or "none") + ">"
 
 
-def add_ranges(ranges: list[tuple[int, int]], others: Iterable[tuple[int, int]]) -> None:
-    """Adds ranges that lie behind those; what touches becomes one."""
-    for first, stop in others:
-        if ranges and ranges[-1][1] == first:
-            ranges[-1] = (ranges[-1][0], stop)
-        else:
-            ranges.append((first, stop))
+def add_range(ranges: list[tuple[int, int]], first: int, stop: int) -> None:
+    """Adds a range that lies behind those; what touches becomes one."""
+    if ranges and ranges[-1][1] == first:
+        ranges[-1] = (ranges[-1][0], stop)
+    else:
+        ranges.append((first, stop))
 
 
 def swept(

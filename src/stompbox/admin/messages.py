@@ -23,7 +23,7 @@ from stompbox.broker.queues.matching import Range
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import PORTION, QUESTION
 from stompbox.message import Run
-from stompbox.ranges import Ranges
+from stompbox.ranges import Ranges, add_range
 from stompbox.selectors import Selector
 from stompbox.selectors.steps import Steps
 from stompbox.server.requests.fetching import offset_at_time
@@ -146,7 +146,7 @@ async def taken_by(
         while (is_taken := question.go_on(PORTION // QUESTION)) is None:
             await broker.turns.give_way()
         if is_taken:
-            matching.add_offset(found, offset)
+            add_range(found, offset, offset + 1)
     return found
 
 

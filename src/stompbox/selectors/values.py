@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,11 @@ _LAST = frozenset(".0123456789")
 _FREE = 64  # characters of a text that a search costs nothing for
 _CHARACTERS_PER_STEP = 64
 _BOOLEANS = {"true": True, "false": False}
+
+
+def value_of(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    """What a message says under these names of a header: the first that is there counts."""
+    return next((headers[name] for name in names if name in headers), None)
 
 
 def number_of_text(text: str) -> Number | None:

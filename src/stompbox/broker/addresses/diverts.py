@@ -7,13 +7,15 @@ take stays at its address.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stompbox.broker.addresses.contracts import PASS, Divert
 from stompbox.broker.kinds import Kind
-from stompbox.broker.queues.matching import Range, add_offset, missing, wanted
+from stompbox.broker.queues.matching import Range, missing, wanted
 from stompbox.errors import StompboxError
 from stompbox.message import ANYCAST, KINDS, Run
+from stompbox.ranges import add_range
 
 if TYPE_CHECKING:
     from stompbox.broker.addresses.address import Address
@@ -56,28 +58,30 @@ def _matching(divert: Divert, address: Address, run: Run, first: int, stop: int)
 def _send(engine: Engine, divert: Divert, run: Run, ranges: list[Range]) -> tuple[list[Range], bool]:
     """The ranges of which copies went, and whether they must be durable."""
     routing = run.routing & KINDS if divert.routing == PASS else divert.routing
-    is_stored = False
-    before = most = engine.course.ways
-    if divert.transform is None:
-        for first, stop in ranges:
-            engine.course.take(before)
-            is_stored |= engine.forward(divert.forwarding_address, copy(run, first, stop), routing)
-            most = max(most, engine.course.ways)
-        engine.course.take(most)
-        return ranges, is_stored
-    done: list[Range] = []
-    for offset in [offset for first, stop in ranges for offset in range(first, stop)]:
-        try:
-            changed = divert.transform(run, offset - run.first)
-        except StompboxError:
-            engine.counters["not-diverted"] += 1
-            continue
-        engine.course.take(before)
-        is_stored |= engine.forward(divert.forwarding_address, changed, routing)
-        most = max(most, engine.course.ways)
-        add_offset(done, offset)
-    engine.course.take(most)
+    course, done, is_stored = engine.course, list[Range](), False
+    before = most = course.ways
+    for first, stop, copied in _copies(engine, divert, run, ranges):
+        course.take(before)
+        is_stored |= engine.forward(divert.forwarding_address, copied, routing)
+        most = max(most, course.ways)
+        add_range(done, first, stop)
+    course.take(most)
     return done, is_stored
+
+
+def _copies(engine: Engine, divert: Divert, run: Run, ranges: list[Range]) -> Iterator[tuple[int, int, Run]]:
+    """What of a run goes along a divert, and where it was in it: in as few runs as the ranges are, or message by message as it changes."""
+    for first, stop in ranges:
+        if divert.transform is None:
+            yield first, stop, copy(run, first, stop)
+            continue
+        for offset in range(first, stop):
+            try:
+                changed = divert.transform(run, offset - run.first)
+            except StompboxError:
+                engine.counters["not-diverted"] += 1
+            else:
+                yield offset, offset + 1, changed
 
 
 def forward(engine: Engine, name: str, run: Run, routing: int) -> bool:

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 CODE: Final = "address-full"  # of the ERROR, in the log and among the counters
 BLOCKED: Final = "address-blocked"  # the same, where an operator lets nothing in
-# who reads the log takes nothing, and holds nobody up
 DOUBTED: Final = 100  # of the queues that may have something else than was counted: so many are asked whether they are empty
+# who reads the log takes nothing, and holds nobody up
 METERED: Final = frozenset((Kind.ANYCAST, Kind.DURABLE, Kind.TOPIC))
 
 

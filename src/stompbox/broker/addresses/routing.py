@@ -22,7 +22,6 @@ from stompbox.broker.queues.matching import (
     OfShape,
     Plan,
     Range,
-    add_offset,
     asked,
     missing,
     wanted,
@@ -32,7 +31,7 @@ from stompbox.broker.queues.queue import Queue
 from stompbox.broker.work import MESSAGE
 from stompbox.config.spaces import space_of
 from stompbox.message import ANYCAST, FOR_ONE, MULTICAST, Run, Shape
-from stompbox.ranges import Ranges, swept
+from stompbox.ranges import Ranges, add_range, swept
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
@@ -475,7 +474,7 @@ def _by_values(address: Address, plan: Plan, run: Run, limit: int) -> dict[Selec
             address.engine.plans.grow(plan, plan.know(values, takers))
         work.spend(len(takers))
         for selector in takers:
-            add_offset(found.setdefault(selector, []), run.first + index)
+            add_range(found.setdefault(selector, []), run.first + index, run.first + index + 1)
     return {**found}
 
 

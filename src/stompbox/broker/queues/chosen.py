@@ -1,6 +1,6 @@
 """The selectors of a queue's consumers: the order in which they came, what it costs to ask them, and which of them may take a message.
 
-Thousands may each want another text in the same header: the usual way to wait for an answer in a queue that many share. A message finds
+Hundreds may each want another text in the same header: the usual way to wait for an answer in a queue that many share. A message finds
 the few that may take it by that text, and nobody asks the others.
 """
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.work import MESSAGE
 from stompbox.selectors import Selector
+from stompbox.selectors.values import value_of
 
 if TYPE_CHECKING:
     from stompbox.broker.logs.segments import Segment
@@ -28,8 +29,8 @@ class Selectors:
     turn, and each message is asked about in several, behind what others do."""
 
     __slots__ = (
-        "_by_text", "_keyed", "_keyed_steps", "_looking", "_most_steps", "_numbered", "_others", "_searching", "_shared_steps", "_steps",
-        "_uses", "in_order", "is_heavy", "last", "numbers", "steps",
+        "_alone", "_by_text", "_keyed", "_looking", "_most_steps", "_numbered", "_others", "_searching", "_steps", "_uses", "in_order",
+        "is_heavy", "last", "numbers", "steps",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -40,14 +41,13 @@ class Selectors:
         self.last = 0
         self.steps = 0
         self.is_heavy = False
-        # those that are asked about each message; what they take, and without XPATH and LIKE
-        self._others: dict[Selector, None] = {}
-        self._most_steps = self._steps = 0
+        self._most_steps = self._steps = 0  # that all of them take, and without XPATH and LIKE
         self._looking = 0  # of them that look into bodies
         self._searching = 0  # and of those that may take long
-        # those that want a text, by the headers that may have it, and the text; what they take, and those of them that want the same one
+        # those that want a text, by the headers that may have it, and the text; how many, and the steps of those that want one alone
         self._by_text: dict[Names, dict[str, dict[Selector, None]]] = {}
-        self._keyed = self._keyed_steps = self._shared_steps = 0
+        self._keyed = self._alone = 0
+        self._others: dict[Selector, None] = {}
 
     def __len__(self) -> int:
         return len(self._numbered)
@@ -81,12 +81,13 @@ class Selectors:
         key = _key_of(selector)
         if key is None:
             self._others[selector] = None
-            self._count(selector, 1)
         else:
             same = self._by_text.setdefault(key[0], {}).setdefault(key[1], {})
+            self._alone -= _alone(same)
             same[selector] = None
-            self._count_same(same, selector, 1)
-        self._weigh(work)
+            self._alone += _alone(same)
+            self._keyed += 1
+        self._count(selector, 1, work)
         return True
 
     def discard(self, selector: Selector, work: Work) -> bool:
@@ -100,37 +101,28 @@ class Selectors:
         key = _key_of(selector)
         if key is None:
             del self._others[selector]
-            self._count(selector, -1)
         else:
             by_text = self._by_text[key[0]]
             same = by_text[key[1]]
-            self._count_same(same, selector, -1)
+            self._alone -= _alone(same)
             del same[selector]
+            self._alone += _alone(same)
+            self._keyed -= 1
             if not same:
                 del by_text[key[1]]
             if not by_text:
                 del self._by_text[key[0]]
-        self._weigh(work)
+        self._count(selector, -1, work)
         return True
 
-    def _count(self, selector: Selector, uses: int) -> None:
+    def _count(self, selector: Selector, uses: int, work: Work) -> None:
         self._most_steps += uses * selector.most_steps
         self._steps += uses * selector.steps
         self._looking += uses * selector.needs_body
         self._searching += uses * selector.is_costly
-
-    def _count_same(self, same: Collection[Selector], selector: Selector, uses: int) -> None:
-        """Counts one of those that want the same text; where there are two both of them are asked."""
-        self._keyed += uses
-        self._keyed_steps += uses * selector.steps
-        if len(same) > 1:
-            self._shared_steps += uses * sum([one.steps for one in (same if len(same) == 2 else (selector,))])
-
-    def _weigh(self, work: Work) -> None:
-        more = self._shared_steps + FOUND * len(self._by_text) if self._keyed >= FEW else self._keyed_steps
-        self.steps = self._most_steps + more
-        all_steps, most = self._steps + self._keyed_steps, self._most_steps + self._keyed_steps
-        self.is_heavy = most > 2 * work.most or all_steps > work.heavy or self._looking > 0
+        found = FOUND * len(self._by_text) - self._alone if self._keyed >= FEW else 0
+        self.steps = self._most_steps + found
+        self.is_heavy = self._most_steps > 2 * work.most or self._steps > work.heavy or self._looking > 0
 
     def asked(
         self, segment: Segment, selectors: Collection[Selector]
@@ -153,10 +145,9 @@ class Selectors:
         """Finds those among some that want what stands in these headers."""
         found: list[Selector] = []
         for names, by_text in self._by_text.items():
-            for name in names:
-                if name in headers:  # the first that is there counts
-                    found += [one for one in by_text.get(headers[name], ()) if one in among]
-                    break
+            text = value_of(headers, names)
+            if text in by_text:
+                found += [selector for selector in by_text[text] if selector in among]
         return found
 
     def __repr__(self) -> str:
@@ -166,6 +157,11 @@ class Selectors:
 def _key_of(selector: Selector) -> Key | None:
     """The text that it wants, where it is as soon asked as that is looked up."""
     return None if selector.is_costly else selector.key
+
+
+def _alone(same: Collection[Selector]) -> int:
+    """The steps of one that wants a text which no other wants: it is found, and where there are two both of them are asked."""
+    return sum([selector.steps for selector in same]) if len(same) == 1 else 0
 
 
 NOBODY: Final = Selectors()

@@ -31,7 +31,7 @@ from stompbox.broker.queues.expiry import Expiring
 from stompbox.broker.queues.order import Asked, Head, Order, Unsorted, noted
 from stompbox.broker.queues.places import EMPTY, SWEPT, Places
 from stompbox.broker.work import LOOK, MESSAGE
-from stompbox.ranges import add_ranges, swept
+from stompbox.ranges import add_range, swept
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
@@ -352,8 +352,8 @@ class Lanes:
         taken: dict[Selector, list[tuple[int, int]]] = {}
         for some, asked in self.selectors.asked(segment, selectors):
             for selector, ranges in self.address.wanted_by_each(asked, some, self.queue).items():
-                if ranges:
-                    add_ranges(taken.setdefault(selector, []), ranges)
+                for first, stop in ranges:
+                    add_range(taken.setdefault(selector, []), first, stop)
         for first, stop, lane in swept(segment.first, segment.stop, taken):
             whole = first == segment.first and stop == segment.stop
             yield lane, segment if whole else segment.part(first, stop)

@@ -23,9 +23,10 @@ from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate
 from stompbox.config.spaces import local
 from stompbox.message import Run, Shape
 from stompbox.numerals import digits
+from stompbox.ranges import add_range
 from stompbox.selectors import Budget, Selector
 from stompbox.selectors.intervals import Interval, Intervals
-from stompbox.selectors.values import number_of_text
+from stompbox.selectors.values import number_of_text, value_of
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.contracts import Address
@@ -185,7 +186,7 @@ def one_by_one(
         if is_taken is None:
             return None
         if is_taken:
-            add_offset(found, offset)
+            add_range(found, offset, offset + 1)
     return found
 
 
@@ -198,21 +199,17 @@ def wanted_by_each(
     cheap = [
         one for one in selectors if not (one.is_costly or one.is_per_message or is_of_shape(one, run.shape))
     ]
-    if len(cheap) < 2:
-        return {selector: address.wanted_of(selector, segment, queue) for selector in selectors}
-    found: dict[Selector, list[Range]] = {selector: [] for selector in selectors}
+    together = dict.fromkeys(cheap if len(cheap) > 1 else ())
+    found = {one: [] if one in together else address.wanted_of(one, segment, queue) for one in selectors}
+    if not together:
+        return found
     shared = facts_of_shape(run.shape, address.name, is_durable=not address.is_volatile(run))
     for offset in range(segment.first, segment.stop):
         headers = run.headers(offset - run.first)
-        for selector in cheap:
+        for selector in together:
             if selector.matches(headers, shared):
-                add_offset(found[selector], offset)
-    address.engine.work.spend(len(segment) * sum([selector.steps for selector in cheap]))
-    if len(cheap) < len(found):
-        asked = set(cheap)
-        for selector in selectors:
-            if selector not in asked:
-                found[selector] = address.wanted_of(selector, segment, queue)
+                add_range(found[selector], offset, offset + 1)
+    address.engine.work.spend(len(segment) * sum([selector.steps for selector in together]))
     return found
 
 
@@ -323,14 +320,6 @@ def _asked_in_portions(
     if budget.is_used_up and not is_taken:
         engine.undelivered.note(address.name, TOO_EXPENSIVE, Fate.NOT_MATCHED, 1)
     return is_taken
-
-
-def add_offset(ranges: list[Range], offset: int) -> None:
-    """Adds the next offset to ranges in order."""
-    if ranges and ranges[-1][1] == offset:
-        ranges[-1] = (ranges[-1][0], offset + 1)
-    else:
-        ranges.append((offset, offset + 1))
 
 
 Facts = dict[str, str | int | float | bool | None]
@@ -487,11 +476,11 @@ class Plan:
         """The selectors of `by_value` that may take a message. Nothing is left of `numbering`."""
         candidates = self._others
         for names, by_text in self._by_text.items():
-            text = _first(headers, names)
+            text = value_of(headers, names)
             if text in by_text:
                 candidates = candidates + by_text[text]
         for names, intervals in self._by_number:
-            text = _first(headers, names)
+            text = value_of(headers, names)
             number = None if text is None else number_of_text(text)
             if number is not None:
                 candidates = candidates + intervals.around(number)
@@ -534,10 +523,6 @@ def _numbering(
             intervals = Intervals(items)
             found.append((names, intervals))
             yield from intervals.building()
-
-
-def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    return next((headers[name] for name in names if name in headers), None)
 
 
 def missing(ranges: list[Range], first: int, stop: int) -> Iterator[Range]:
