@@ -71,6 +71,41 @@ def test_what_a_wildcard_is_bound_to_counts_for_its_connection_until_it_goes(tmp
     play(configured(tmp_path), story)
 
 
+def test_addresses_that_others_make_count_for_who_says_nothing(tmp_path: Path) -> None:
+    """What a silent wildcard grows by is counted as it grows; who has most of what all have together is ended for it."""
+
+    async def story(house: House) -> None:
+        guest, maker = await house.client(more="login:guest\n"), await house.client(more="login:maker\n")
+        await ask(guest, subscribe(1, "/topic/bound.#"))
+        (connection,) = [known for known in house.broker.connections if known.user.name == "guest"]
+        account, ledger = connection.account, house.broker.ledger
+        before, of_all = account.size, ledger.by_kind["subscriptions"]
+        for number in range(20):
+            await ask(maker, send(f"/topic/bound.{number}"))
+        assert account.size == before + 20 * BOUND
+        assert ledger.of_user["guest"] == account.size
+        assert ledger.by_kind["subscriptions"] == of_all + 20 * BOUND
+        for number in range(20, 60):
+            maker.say(send(f"/topic/bound.{number}"))
+        assert b"(max-client-memory)" in await guest.end()
+        await house.until(lambda: "guest" not in ledger.of_user, "nothing is kept for who is gone")
+        assert ledger.by_kind["subscriptions"] == 0
+
+    play(configured(tmp_path, top=f"max-client-memory = {50 * BOUND}\n"), story)
+
+
+def test_who_was_let_grow_beyond_its_limit_is_ended_when_it_says_something(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        guest, maker = await house.client(), await house.client()
+        await ask(guest, subscribe(1, "/topic/bound.#"))
+        for number in range(20):
+            await ask(maker, send(f"/topic/bound.{number}"))
+        guest.say(send("/queue/any"))
+        assert b"(maxConnectionMemory)" in await guest.end()
+
+    play(configured(tmp_path, f"maxConnectionMemory={20 * BOUND}"), story)
+
+
 def test_a_wildcard_over_25000_addresses_is_within_the_defaults() -> None:
     """Those of a large application, and what its connection keeps besides does not meet another limit first."""
     options = ListenerOptions()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stompbox.config.options import ListenerOptions
+from stompbox.message import MULTICAST
 from stompbox.server.ledger import PASSING, Use, by_kind
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.runs import _MOST_OCTETS, Reader
@@ -59,7 +60,7 @@ async def unacknowledged(house: House, guest: Guest) -> None:
 
 
 async def receipts(house: House, guest: Guest) -> None:
-    stuck(house)
+    house.stick()
     guest.say(f"SEND\ndestination:/queue/a\nreceipt:{BODY}\n\n\0" * 5)
 
 
@@ -70,13 +71,12 @@ async def unread(house: House, guest: Guest) -> None:
 
 
 async def request(house: House, guest: Guest) -> None:
-    stuck(house)
-    guest.say(f"SEND\ndestination:stompbox.requests\nrequest:group-open\nrequest-id:1\n\n{BODY}\0" * 3)
-
-
-def stuck(house: House) -> None:
-    """Nothing is confirmed: the disk takes its time."""
-    house.broker.committer.is_busy = True
+    """The first waits for the disk, which is to have its group, and the others for the first."""
+    house.broker.engine.address("many", MULTICAST)
+    house.stick()
+    for name in ("a", "b", "c"):
+        head = f"SEND\ndestination:stompbox.requests\nrequest:group-open\nrequest-id:{name}\ngroup:{name}\nstarting:earliest\n"
+        guest.say(f'{head}x:{BODY}\n\n{{"destinations":"/topic/many"}}\0')
 
 
 SCENARIOS: dict[str, tuple[Scenario, str, int]] = {
@@ -115,7 +115,6 @@ def test_each_kind_is_counted_and_is_nothing_again(tmp_path: Path, scenario: str
         )
         assert [broker.ledger.size, *broker.ledger.sizes, broker.engine.unacknowledged.size] == [0] * 9
         assert not broker.ledger.of_user
-        broker.committer.is_busy = False
 
     play(configured(tmp_path), story)
 
@@ -141,7 +140,7 @@ def test_a_part_of_a_message_of_websocket_counts_and_is_nothing_again(tmp_path: 
 def test_what_passes_with_each_read_counts_from_a_size_on(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         guest = await house.client()
-        stuck(house)
+        house.stick()
         guest.say(
             "SEND\ndestination:/queue/a\nreceipt:1\n\n\0"
             + "SEND\ndestination:/queue/a\ncontent-length:3000\n\n"
@@ -240,7 +239,7 @@ def test_who_waits_for_too_many_receipts_is_not_read(tmp_path: Path, monkeypatch
 
     async def story(house: House) -> None:
         guest = await house.client()
-        stuck(house)
+        house.stick()
         guest.say("".join([f"SEND\ndestination:/queue/a\nreceipt:{n}{BODY}\n\n\0" for n in range(30)]))
         await house.until(lambda: house.connection().reading.is_paused, "it is not read any more")
         assert {reason.value for reason in house.broker.pressure.waiting[house.connection()]} == {"receipts"}

@@ -46,11 +46,18 @@ class House:
         self.listeners = [table.parse() for table in configuration.listeners]
         self.servers: list[asyncio.Server] = []
         self.writers: list[asyncio.StreamWriter] = []
+        self._is_stuck = False
 
     async def open(self) -> None:
         self.servers = [await listen(self.broker, listener) for listener in self.listeners]
 
+    def stick(self) -> None:
+        """Nothing is confirmed until the end: the disk takes its time."""
+        self._is_stuck = self.broker.committer.is_busy = True
+
     async def close(self) -> None:
+        if self._is_stuck:
+            self.broker.committer.is_busy = False
         for server in self.servers:
             server.close()
         await self.broker.stop()

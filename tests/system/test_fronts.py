@@ -106,7 +106,7 @@ def test_every_way_in_goes_through_a_front(served: Served, kind: str) -> None:
         )
         came = client.hear(body[-64:])
     assert b"MESSAGE\n" in came
-    assert kind == "websocket" or body in came  # there it comes in several messages
+    assert body in came
 
 
 def test_clients_are_at_all_fronts_and_are_seen(served: Served) -> None:

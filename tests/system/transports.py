@@ -54,11 +54,28 @@ def message(data: bytes, opcode: int = 2, *, ends: bool = True) -> bytes:
     return bytes([(0x80 if ends else 0) | opcode]) + length + bytes(4) + data
 
 
+def payloads(came: bytearray) -> bytes:
+    """What the whole WebSocket frames of a broker say at the beginning of these octets, of which they are taken off."""
+    said = b""
+    while len(came) >= 2:
+        head, size = 2, came[1]
+        if size > 125:
+            head = 4 if size == 126 else 10
+            size = int.from_bytes(came[2:head], "big")
+        if len(came) < head + size:
+            break
+        said += came[head : head + size]
+        del came[: head + size]
+    return said
+
+
 class Rude:
-    """One connection. Over WebSocket each `say` is one message; `raw` sends octets as they are."""
+    """One connection. Over WebSocket each `say` is one message, and `hear` hears what is in messages; `raw` sends octets as they are."""
 
     def __init__(self, stream: socket.socket, kind: str) -> None:
         self.stream, self.kind = stream, kind
+        self._is_open = False  # the WebSocket
+        self._rest = bytearray()  # of a message
 
     def raw(self, data: bytes) -> None:
         """Sends until the broker closes."""
@@ -71,14 +88,24 @@ class Rude:
 
     def hear(self, until: bytes) -> bytes:
         """All that came, up to these octets or the end of the stream."""
-        came = bytearray()
-        while until not in came[-(1 << 16) - len(until) :] and (octets := self._receive()):
-            came += octets
+        came, looked_at = bytearray(), 0
+        while came.find(until, looked_at) < 0 and (octets := self._receive()):
+            looked_at = max(0, len(came) - len(until))
+            if self._is_open:
+                self._rest += octets
+                came += payloads(self._rest)
+            else:
+                came += octets
         return bytes(came)
 
+    def upgrade(self) -> None:
+        self.raw(upgrade())
+        assert b"101" in self.hear(b"\r\n\r\n")
+        self._is_open = True
+
     def hear_all(self) -> bytes:
-        """All that came until the broker closed."""
-        came = b""
+        """All that came until the broker closed, as it came."""
+        came = bytes(self._rest)
         while octets := self._receive():
             came += octets
         return came
@@ -110,8 +137,7 @@ def connected(served: Served, kind: str, *, receive_buffer: int = 0) -> Iterator
             return
         client = Rude(plain, kind)
         if kind == "websocket":
-            client.raw(upgrade())
-            assert b"101" in client.hear(b"\r\n\r\n")
+            client.upgrade()
         yield client
 
 

@@ -57,16 +57,28 @@ _NOTHING: Final[Sizes] = (0, 0, 0, 0, 0, 0, 0)
 
 
 class Account:
-    """What is kept for one connection, as it was when it was counted last."""
+    """What is kept for one connection, as it was when it was counted last; its subscriptions, which grow with addresses that others make,
+    too, as they change."""
 
-    __slots__ = ("is_stale", "passing", "size", "sizes", "user")
+    __slots__ = ("is_stale", "ledger", "passing", "size", "sizes", "user")
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger: Ledger | None = ledger  # None: the connection is gone
         self.sizes = _NOTHING
         self.size = 0
         self.passing = 0  # of that, what comes and goes with each read
         self.user = ""  # to whose account it goes
-        self.is_stale = False
+        self.is_stale = False  # something has come that may be too much
+
+    def subscribe(self, octets: int) -> None:
+        """The subscriptions take so many octets more, or less. What is too much for the connection is found when it says something."""
+        if self.ledger is None:
+            return
+        self.is_stale = self.is_stale or octets > 0
+        self.size += octets
+        coming, going, waiting, kept, subscribed, asked, names = self.sizes
+        self.ledger.note(self, (coming, going, waiting, kept, subscribed + octets, asked, names))
+        self.ledger.relieve()
 
     def glance(self, connection: ClientConnection) -> None:
         """Looks, where something that counts may have come or gone."""
@@ -79,11 +91,11 @@ class Account:
 
     def look(self, connection: ClientConnection) -> None:
         """What is kept now; it may be too much."""
-        self.is_stale = False
+        has_grown, self.is_stale = self.is_stale, False
         if connection.is_lost:
             return
         sizes = _sizes_of(connection)
-        if sizes == self.sizes:
+        if sizes == self.sizes and not has_grown:
             return
         ledger = connection.broker.ledger
         before, self.size = self.size, sum(sizes)
@@ -92,7 +104,7 @@ class Account:
         options, beyond = connection.options, self.size - connection.decoder.pending
         if connection.pending.size <= WAITING // 2:
             connection.broker.pressure.let_go(connection, Reason.RECEIPTS)
-        if self.size <= before or connection.is_ended:
+        if (self.size <= before and not has_grown) or connection.is_ended:
             return
         limit = options.max_connection_memory
         if beyond > limit:
@@ -114,10 +126,12 @@ class Account:
         connection.broker.ledger.move(self, connection.user.name)
         self.look(connection)
 
-    def close(self, ledger: Ledger) -> None:
+    def close(self) -> None:
         """The connection is gone, and all that was kept for it."""
         self.size = self.passing = 0
-        ledger.note(self, _NOTHING)
+        if self.ledger is not None:
+            self.ledger.note(self, _NOTHING)
+            self.ledger = None
 
     def __repr__(self) -> str:
         return f"<Account {self.size} octets of {self.user!r}>"

@@ -44,6 +44,12 @@ class Holder(Protocol):
     def feed(self) -> None: ...
 
 
+class Account(Protocol):
+    """Who counts what is kept for a session."""
+
+    def subscribe(self, octets: int) -> None: ...
+
+
 class Unacknowledged:
     """Octets of memory that delivered messages take, of all sessions. A run counts once, however many have some of it."""
 
@@ -77,15 +83,26 @@ class Unacknowledged:
 class Allowance:
     """What one session may have. `size`: octets of messages that are not acknowledged; `subscribed`: of its subscriptions themselves.
     `bindings`: the queues that they are bound to; `most_bindings` of the session, and of all those of its `user`; -1: any number.
-    `maker`: who asks, for whom the addresses and queues count that its frames make."""
+    `maker`: who asks, for whom the addresses and queues count that its frames make. `account`: it is told of what is subscribed."""
 
-    __slots__ = ("bindings", "maker", "most", "most_bindings", "size", "subscribed", "user", "whole")
+    __slots__ = (
+        "account",
+        "bindings",
+        "maker",
+        "most",
+        "most_bindings",
+        "size",
+        "subscribed",
+        "user",
+        "whole",
+    )
 
     def __init__(
         self,
         whole: Unacknowledged | None = None,
         most: int = NO_LIMIT,
         most_bindings: tuple[int, int] = (-1, -1),
+        account: Account | None = None,
     ) -> None:
         self.whole = whole if whole is not None else Unacknowledged()
         self.most = most
@@ -95,6 +112,7 @@ class Allowance:
         self.most_bindings = most_bindings
         self.user = ""
         self.maker: Any = None  # a Maker (addresses/makers.py), or none
+        self.account = account
 
     def enter(self, maker: Any) -> None:
         """The session is this user's from now on."""
@@ -114,7 +132,7 @@ class Allowance:
     def bind(self, count: int) -> None:
         """A subscription is bound to a queue (1), or is not any more (-1)."""
         self.bindings += count
-        self.subscribed += count * BOUND
+        self.subscribe(count * BOUND)
         self.whole.bindings[self.user] += count
         if not self.whole.bindings[self.user]:
             del self.whole.bindings[self.user]
@@ -122,6 +140,8 @@ class Allowance:
     def subscribe(self, cost: int) -> None:
         """A subscription takes so many octets from now on; less than nothing: it gives them back."""
         self.subscribed += cost
+        if self.account is not None:
+            self.account.subscribe(cost)
 
     def take(self, run: Run, octets: int, count: int) -> None:
         """Messages of a run, which take so many octets (Segment.octets), are handed out."""

@@ -159,7 +159,6 @@ def _subscribing(
     if connection.is_ended:  # meanwhile: nobody else would close it
         yield from transactions.closing(engine, consumer, is_failure=False)
         return
-    connection.account.is_stale = True
     connection.consumers[consumer.name] = consumer
     notifications.subscribed(connection, consumer)
     if "transaction" in headers:
@@ -214,7 +213,6 @@ def _consumer(connection: Speaker, frame: Frame, name: str, selector: Selector |
         head_of=partial(_head, connection, shown, shows_ack, _sequence(frame)),
     )
     consumer.is_started = False
-    connection.account.is_stale = True
     return consumer
 
 
@@ -544,7 +542,6 @@ def _user_id(connection: Speaker) -> str:
 
 def unsubscribe(connection: Speaker, frame: Frame) -> Iterator[None]:
     """Ends a subscription, or for ever a durable one."""
-    connection.account.is_stale = True
     broker, headers = connection.broker, frame.headers
     durable = _durable_name(frame)
     # as in RabbitMQ, where `durable:true` is enough to end what was made with `auto-delete:false`, too

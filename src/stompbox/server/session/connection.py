@@ -91,7 +91,10 @@ class Connection(Writing):
         self.reading = Reading(self)
         most_bindings = options.max_bindings, options.max_bindings_per_user
         self.allowance = Allowance(
-            broker.engine.unacknowledged, max(MOST_OUT, options.max_connection_memory), most_bindings
+            broker.engine.unacknowledged,
+            max(MOST_OUT, options.max_connection_memory),
+            most_bindings,
+            self.account,
         )
         self._afterwards: Callable[[], None] | None = None  # when what it held has gone back
         self.ending: Why | None = None  # why it has ended
@@ -333,7 +336,7 @@ class Connection(Writing):
             self.requests = None
         broker.leave(self)
         broker.closings.tell(self, self.ending or LOST, broker.now())
-        self.account.close(broker.ledger)
+        self.account.close()
         self.reading.leave()
 
     def _leave(self, *, is_failure: bool, then: Callable[[], None] | None) -> None:
