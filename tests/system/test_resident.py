@@ -38,8 +38,9 @@ def test_who_says_much_over_tls_takes_little_for_it(
         idle = memory_of(pid)
         with ExitStack() as stack:
             clients = [stack.enter_context(connected(served, "tls")) for _ in range(CLIENTS)]
-            for client in clients:
+            for client in clients:  # before any of them says much: there is a deadline for it
                 client.log_in()
+            for client in clients:
                 client.say(MUCH * 1000 + b"SUBSCRIBE\nid:1\ndestination:/topic/b\nreceipt:s\n\n\0")
                 client.hear(b"receipt-id:s")
             first.say(b"SEND\ndestination:/topic/b\n\n" + b"x" * 500_000 + b"\0")
