@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stompbox.config import Configuration
-from stompbox.config.tables import PermissionTable
-from stompbox.security import Right, User
+from stompbox.config.tables import PermissionTable, UserTable
+from stompbox.security import Right, User, Users
 from stompbox.server.configuring import permissions_of
 from stompbox.server.revoking import FEW, STEP, requiring_still, revoking
 from tests.server.turning import LOOKS, World
@@ -125,3 +125,48 @@ def test_rights_that_have_changed_cost_nothing_for_each_connection_at_once() -> 
         doubted.append(len([one for one in open_ones if not one.rights]))
     assert doubted[0] == 0
     assert doubted[-1] == 50, "whoever it is now has not asked for what they hold"
+
+
+def test_who_may_no_longer_consume_gets_nothing_while_others_end() -> None:
+    world = World()
+    sender, clients = world.client(), [world.client("1.2") for _ in range(30)]
+    for client in clients:
+        client.say(("SUBSCRIBE", {"id": "1", "destination": "/queue/q", "ack": "client"}))
+    world.until_idle()
+    world.broker.permissions = permissions_of(
+        Configuration(
+            memory=True, permissions=(PermissionTable(match="q", send=("*",), consume=("nobody",)),)
+        )
+    )
+    steps = revoking(world.broker)
+    while not any([client.errors() for client in clients]):
+        next(steps)
+    sender.say(*[("SEND", {"destination": "/queue/q"})] * 100)
+    for _ in steps:
+        world.turn()
+    world.until_idle()
+    assert [client.errors() for client in clients] == [["not-permitted"]] * 30
+    assert [client.bodies() for client in clients] == [[]] * 30
+    assert sender.errors() == []
+    assert world.broker.engine.addresses["q"].anycast["q"].count == 100
+
+
+def test_who_is_no_user_any_more_says_nothing_while_others_end() -> None:
+    world = World(users=(UserTable(name="known", password="p"),))
+    login = {"login": "known", "passcode": "p"}
+    clients = [world.client("1.2", login) for _ in range(30)]
+    for client in clients:
+        client.say(("SUBSCRIBE", {"id": "1", "destination": "/queue/q", "ack": "client"}))
+    world.until_idle()
+    world.broker.users = Users([UserTable(name="other", password="p")])
+    steps = revoking(world.broker)
+    while not any([client.errors() for client in clients]):
+        next(steps)
+    for client in clients:
+        client.say(("SEND", {"destination": "/queue/q"}))
+    for _ in steps:
+        world.turn()
+    world.until_idle()
+    assert [client.errors() for client in clients] == [["login-revoked"]] * 30
+    assert [client.bodies() for client in clients] == [[]] * 30
+    assert "q" not in world.broker.engine.addresses, "nobody has sent anything to it"

@@ -83,9 +83,7 @@ class Account:
     def glance(self, connection: ClientConnection) -> None:
         """Looks, where something that counts may have come or gone."""
         is_kept = self.passing or self.is_stale or connection.transactions or connection.upload is not None
-        passing = connection.pending.size + connection.decoder.pending
-        if connection.reading.left:
-            passing += connection.reading.unobeyed
+        passing = connection.pending.size + connection.decoder.pending + connection.reading.unobeyed
         if is_kept or passing > PASSING:
             self.look(connection)
 

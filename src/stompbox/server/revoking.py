@@ -16,6 +16,7 @@ changed while they were answered (requests/dispatch.py); the admin interface ask
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +24,7 @@ from stompbox.broker import transactions
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.transactions import Transaction
 from stompbox.errors import Refused, StompboxError
-from stompbox.security import Right
+from stompbox.security import Right, User
 from stompbox.server.hosts import admit
 
 if TYPE_CHECKING:
@@ -34,58 +35,95 @@ FEW: Final = 20  # subscriptions of a connection for which one step does
 
 
 def revoking(broker: Core) -> Iterator[None]:
-    """Users, virtual hosts and permissions are those of the new configuration, which one connection after the other is held to. What a
-    transaction holds by now is asked for again at its COMMIT, wherever this has come to."""
+    """Users, virtual hosts and permissions are those of the new configuration, which all connections are held to. First whatever has lost
+    its rights stops, of one connection after the other: it gets nothing while others end, which takes longer. What a transaction holds by
+    now is asked for again at its COMMIT, wherever this has come to."""
+    refused: deque[ClientConnection] = deque()
+    stopped: deque[Consumer] = deque()
     for connection in [one for one in broker.connections if one.session.is_open]:
         yield
-        if connection.is_ended:
-            continue
-        try:
-            before = connection.user
-            connection.user = broker.users.again(before.name, connection.proof)
-            _require_host(connection)
-        except StompboxError as error:
-            _close(connection, error)
-            continue
-        if connection.user != before:
-            for transaction in connection.transactions.values():
-                transaction.doubt()
-        for number, (name, consumer) in enumerate(list(connection.consumers.items()), 1):
-            yield from looking_at(connection, name, consumer)
-            if number % FEW == 0:
+        if not connection.is_ended:
+            yield from _stopping(connection, refused, stopped)
+    while refused:
+        yield
+        connection = refused.popleft()
+        if not connection.is_ended:
+            _close(connection)
+    while stopped:
+        yield
+        consumer = stopped.popleft()
+        yield from looking_at(consumer.owner, consumer.name, consumer)
+        consumer.owner.write_out()
+
+
+def _stopping(
+    connection: ClientConnection, refused: deque[ClientConnection], stopped: deque[Consumer]
+) -> Iterator[None]:
+    """Stops what a connection may not have any more; it is put where it waits for its end."""
+    before = connection.user
+    try:
+        connection.user = _require_known(connection)
+    except StompboxError:
+        connection.reading.hold()
+        refused.append(connection)
+        for number, consumer in enumerate(list(connection.consumers.values()), 1):
+            consumer.stop()
+            if number % STEP == 0:
                 yield
-        connection.write_out()
+        return
+    if connection.user != before:
+        for transaction in connection.transactions.values():
+            transaction.doubt()
+    for number, consumer in enumerate(list(connection.consumers.values()), 1):
+        try:
+            yield from _requiring(connection, consumer)
+        except Refused:
+            consumer.stop()
+            stopped.append(consumer)
+        if number % FEW == 0:
+            yield
 
 
-def _require_host(connection: ClientConnection) -> None:
+def _require_known(connection: ClientConnection) -> User:
+    """The user as it is now. Raises StompboxError where it may not be connected like this any more."""
+    user = connection.broker.users.again(connection.user.name, connection.proof)
     host = connection.broker.hosts.find(connection.host)
-    if admit(host, connection.user) != connection.names.space:
+    if admit(host, user) != connection.names.space:
         raise Refused(
             "host-not-permitted",
             f"the virtual host of this connection is {host.name if host else 'none'!r} now; connect again",
         )
+    return user
 
 
-def _close(connection: ClientConnection, error: StompboxError) -> None:
-    connection.refuse(error)
+def _close(connection: ClientConnection) -> None:
+    try:
+        _require_known(connection)
+    except StompboxError as error:
+        connection.refuse(error)
     if not connection.is_ended:
         connection.end(is_failure=False)
+    connection.reading.go_on()
     connection.write_out()
 
 
 def looking_at(connection: ClientConnection, name: str, consumer: Consumer) -> Iterator[None]:
     """Ends a subscription that reaches what its user may not have any more, in steps."""
     try:
-        for number, binding in enumerate(list(consumer.bindings.values()), 1):
-            if consumer.is_closed:
-                return
-            _require(
-                connection, _right(consumer), binding.queue.address.name, owner=binding.queue.address.owner
-            )
-            if number % STEP == 0:
-                yield
+        yield from _requiring(connection, consumer)
     except Refused as error:
         yield from _ending(connection, name, consumer, Refused(error.code, f"{error.message} any more"))
+
+
+def _requiring(connection: ClientConnection, consumer: Consumer) -> Iterator[None]:
+    """Raises Refused, in steps, where a subscription reaches what its user may not have."""
+    for number, binding in enumerate(list(consumer.bindings.values()), 1):
+        if consumer.is_closed:
+            return
+        address = binding.queue.address
+        _require(connection, _right(consumer), address.name, owner=address.owner)
+        if number % STEP == 0:
+            yield
 
 
 def orphaned(consumers: Iterable[Consumer]) -> Iterator[None]:

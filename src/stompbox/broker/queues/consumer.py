@@ -255,6 +255,7 @@ class Consumer:
         self.starved: dict[QueueState, None] = {}  # queues that had something and no credit for it
         self.is_touched = False
         self.is_started = True  # False: nothing goes out yet, the RECEIPT of its SUBSCRIBE comes first
+        self.is_ending = False
         self.is_closed = False
         self.is_watching = False
         self.on_close: list[Callable[[], None]] = []
@@ -310,8 +311,12 @@ class Consumer:
         return list(islice(self.ledger, at, at + most))
 
     def start(self) -> None:
-        """The consumer gets messages from now on."""
-        self.is_started = True
+        """The consumer gets messages from now on, unless it is about to end."""
+        self.is_started = not self.is_ending
+
+    def stop(self) -> None:
+        """The consumer gets nothing more, although it has not ended yet."""
+        self.is_ending, self.is_started = True, False
 
     def close(self) -> None:
         """The consumer gets nothing more, and counts for nobody."""

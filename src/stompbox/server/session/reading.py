@@ -49,6 +49,7 @@ class Reading:
     __slots__ = (
         "_before_login", "_obeyed", "connection", "events", "group", "has_last", "has_sent", "holding", "is_gone", "is_held", "is_long",
         "is_modest", "is_much", "is_paused", "is_stepping", "is_waiting", "left", "steps", "turns",
+        "unobeyed",
     )  # fmt: skip
 
     __deletable__ = ("connection",)  # for mypyc: see leave
@@ -60,6 +61,7 @@ class Reading:
         self.events: Iterator[Event] | None = None  # the rest of a read
         self.steps: Iterator[None] | None = None  # the rest of a frame before it
         self.left: deque[bytes] | None = None  # what came after it
+        self.unobeyed = 0  # octets of that, which the decoder has not been given
         self.is_held = False
         self.is_waiting = False
         self.is_modest = False  # it waits among those who have said little (turns.py)
@@ -85,11 +87,6 @@ class Reading:
     def has_left(self) -> bool:
         """Something has come that is not obeyed yet."""
         return self._has_begun or bool(self.left)
-
-    @property
-    def unobeyed(self) -> int:
-        """Octets that have come and that the decoder has not been given."""
-        return sum(map(len, self.left)) if self.left else 0
 
     @property
     def will_go_on(self) -> bool:
@@ -144,7 +141,7 @@ class Reading:
     def clear(self) -> None:
         """Nothing more is obeyed; a frame that is half done is done, and where that is what ends the connection, when its step is over."""
         steps, self.events, self.steps = self.steps, None, None
-        self.left = None
+        self.left, self.unobeyed = None, 0
         if steps is not None and not self.is_stepping:
             self.turns.run(_whole(steps))
 
@@ -203,6 +200,7 @@ class Reading:
             self.left.appendleft(data)
         else:
             self.left.append(data)
+        self.unobeyed += len(data)
 
     def _is_over(self) -> bool:
         """Its turn was over before all was obeyed."""
@@ -274,7 +272,9 @@ class Reading:
         while self._is_over():
             if not self._has_begun:
                 assert self.left
-                self._take(self.left.popleft(), until)
+                data = self.left.popleft()
+                self.unobeyed -= len(data)
+                self._take(data, until)
             else:
                 self._obey_all(self.events or iter(()), until)
             if self._has_begun or (self.unobeyed > SMALL and self.turns.clock() > until):
