@@ -139,7 +139,7 @@ def test_who_may_no_longer_consume_gets_nothing_while_others_end() -> None:
         )
     )
     steps = revoking(world.broker)
-    while not any([client.errors() for client in clients]):
+    while not any(client.errors() for client in clients):
         next(steps)
     sender.say(*[("SEND", {"destination": "/queue/q"})] * 100)
     for _ in steps:
@@ -160,7 +160,7 @@ def test_who_is_no_user_any_more_says_nothing_while_others_end() -> None:
     world.until_idle()
     world.broker.users = Users([UserTable(name="other", password="p")])
     steps = revoking(world.broker)
-    while not any([client.errors() for client in clients]):
+    while not any(client.errors() for client in clients):
         next(steps)
     for client in clients:
         client.say(("SEND", {"destination": "/queue/q"}))
