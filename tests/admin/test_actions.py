@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -10,16 +11,20 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from starlette.requests import Request
 
 from stompbox.admin import actions
+from stompbox.admin.apirequest import ApiRequest, Shared
 from stompbox.broker.addresses.address import Address
-from stompbox.message import Run, Shape
+from stompbox.errors import Refused
+from stompbox.message import ANYCAST, Run, Shape
 from stompbox.store.chunks import encode
 from tests.admin.asking import JSON, ask, post, queue, read
 from tests.admin.conftest import Start
 from tests.admin.test_access import BOB, ROOT, USERS
 from tests.admin.test_views import request, send
 from tests.conftest import Served
+from tests.server.turning import World
 from tests.system.plain import Plain
 from tests.users import users
 
@@ -414,6 +419,46 @@ def test_an_address_is_deleted_with_its_queues(served: Served) -> None:
     ]
     assert read(served.admin, "addresses?address=ops.away")["addresses"] == []
     assert post(served.admin, "addresses/delete", {"address": "ops.away"}).code == "no-such-address"
+
+
+@pytest.mark.parametrize("look", [1, 2])
+def test_what_comes_while_an_address_is_asked_whether_it_may_go_is_not_lost(look: int) -> None:
+    """All of its queues are asked in turns. What one gets behind the first look keeps the address; in the second one nothing is taken."""
+    world = World()
+    engine = world.broker.engine
+    address = engine.address("a", ANYCAST)
+    for number in range(100):
+        engine.exact_queue(address, f"q{number}", ANYCAST)
+    asked = ApiRequest(world.broker, cast(Request, None), cast(Shared, None))
+    asked.order = actions.AddressDeletion("a")
+
+    async def done(begin: Callable[[Callable[[], None]], None]) -> bool:
+        begin(lambda: None)
+        world.broker.flush()
+        world.until_idle()
+        return True
+
+    asked.require, asked.done = lambda *_: None, done  # type: ignore[method-assign]
+    client, deleting, has_sent = world.client("1.1"), actions.delete_address.do(asked), False
+    answer: object = None
+    try:
+        while True:
+            waiter = deleting.send(None)
+            if not has_sent and address.is_blocked is (look == 2):
+                client.say(("SEND", {"destination": "/queue/a::q0"}))
+                has_sent = True
+            while not waiter.done():
+                world.turn()
+    except StopIteration as ended:
+        answer = ended.value
+    except Refused as refused:
+        answer = refused.code
+    if look == 1:
+        assert (answer, client.errors(), engine.queues[1].count) == ("queue-in-use", [], 1)
+        assert not address.is_blocked
+    else:
+        assert (answer, client.errors()) == ({"address": "a", "is_deleted": True}, ["address-blocked"])
+        assert "a" not in engine.addresses
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ def test_a_temporary_queue_that_an_operator_has_deleted_is_made_again(what: str,
     if what == "queue":
         life.engine.drop_queue(next(iter(first.anycast.values())))
     else:
-        list(transactions.dropping(life.engine, first, lambda: None))
+        list(transactions.dropping(life.engine, first))
     second = own.make(Destination(f"/temp-queue/{name}", name, ANYCAST, is_temporary=True))
     assert second is not first
     assert list(life.engine.addresses.values()) == [second]
@@ -265,7 +265,7 @@ def test_a_temporary_destination_that_an_operator_has_deleted_does_not_end_once_
     own = Temporaries(life.engine, 5, lambda: "token", 2)
     for kind, word in ((ANYCAST, "queue"), (MULTICAST, "topic")):
         address = own.make(Destination(f"/temp-{word}/a", "a", kind, is_temporary=True))
-        list(transactions.dropping(life.engine, address, lambda: None))
+        list(transactions.dropping(life.engine, address))
     list(own.closing())
     assert len(own) == 0 and life.engine.addresses == {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -396,17 +396,19 @@ def test_an_address_goes_with_its_queues_in_portions() -> None:
     world = World(portion=PORTION)
     for number in range(MANY):
         world.on_topic(world.consumer(f"c{number}"), "t")
-    address, ended = world.address("t"), list[str]()
+    address, ended = world.address("t"), list[int]()
+
+    def dropping() -> Iterator[None]:
+        ended.append(len((yield from transactions.dropping(world.engine, address))))
+
     world.engine.work.begin()
-    world.engine.later.take(
-        object(), transactions.dropping(world.engine, address, lambda: ended.append("done"))
-    )
+    world.engine.later.take(object(), dropping())
     assert len(address.topics) > MANY // 2
     assert address.is_blocked
     assert not ended
     most = most_of_a_turn(world, lambda: len(address.topics))
     assert 0 < most <= PORTION // COPY + transactions.ENDED
-    assert ended == ["done"]
+    assert ended == [MANY]
     assert "t" not in world.engine.addresses
 
 

@@ -3,11 +3,13 @@ is, counted in lines that run between two looks at the clock. And all of it is d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pytest
 
+from stompbox.broker.transactions import dropping
 from stompbox.config.settings import AddressSetting
+from stompbox.server.revoking import orphaned
 from tests.server.turning import Client, World, loaded
 
 Frames = Iterable[tuple[str, Mapping[str, str]]]
@@ -135,11 +137,32 @@ def committed(count: int) -> int:
     return steps.longest
 
 
+def deleted(count: int) -> int:
+    """A queue with very many consumers, which an operator deletes."""
+    world = World()
+    clients = [world.client("1.2") for _ in range(count // 3)]
+    for client in clients:
+        client.say(*[("SUBSCRIBE", {"id": str(n), "destination": "/queue/q"}) for n in range(3)])
+    world.until_idle()
+    engine = world.broker.engine
+
+    def going() -> Iterator[None]:
+        yield from orphaned((yield from dropping(engine, engine.addresses["q"])))
+
+    with world.steps() as steps:
+        engine.later.take(object(), going())
+        world.broker.flush()
+        world.until_idle()
+    assert not engine.queues
+    assert [client.errors()[0] for client in clients] == ["queue-deleted"] * len(clients)
+    return steps.longest
+
+
 @pytest.mark.parametrize(
     ("attack", "few", "many"),
     [
         (taken_over, 300, 2400), (temporary, 200, 800), (wide, 150, 600), (escaped, 100, 7_000), (nacked, 300, 2400),
-        (committed, 600, 2400),
+        (committed, 600, 2400), (deleted, 300, 2400),
     ],
 )  # fmt: skip
 def test_no_step_is_longer_the_more_there_is(attack: Callable[[int], int], few: int, many: int) -> None:

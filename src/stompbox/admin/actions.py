@@ -7,7 +7,7 @@ An answer comes when all of it is on disk. What takes longer than ANSWER_WITHIN 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import Meta, Struct
@@ -20,16 +20,18 @@ from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.redrive import TOO_MANY, TOO_MUCH, Copy, Discard, Move, Redrive
 from stompbox.broker.kinds import Kind
 from stompbox.broker.queues import reclaim
+from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.queues.depth import depth_of
 from stompbox.broker.queues.queue import Queue
 from stompbox.errors import IllegalFrame, Refused
 from stompbox.ranges import Ranges
 from stompbox.security import Right
 from stompbox.selectors.steps import Steps
+from stompbox.server.requests.replies import in_turns
 from stompbox.server.revoking import orphaned
 
 if TYPE_CHECKING:
-    from stompbox.broker.engine import Engine
+    pass
 
 DELETES: Final = "Needs `delete-durable-queue`, or `delete-non-durable-queue`, for each queue."
 _HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE))  # kinds of queues whose messages are theirs
@@ -391,12 +393,8 @@ async def delete_queue(asked: ApiRequest) -> object:
     queue = await find_queue(asked, order.queue)
     _require_deletion(asked, queue, is_forced=order.is_forced)
     asked.begin()
-    engine = asked.broker.engine
-    consumers = [binding.consumer for binding in queue.bindings]
-    engine.drop_queue(queue)
-    engine.later.take(object(), orphaned(consumers))
-    await asked.durable()
-    return {"queue": queue.name, "is_deleted": True}
+    is_done = await _dropped(asked, transactions.dropping_queue(asked.broker.engine, queue))
+    return {"queue": queue.name, "is_deleted": is_done}
 
 
 def _require_deletion(asked: ApiRequest, queue: Queue, *, is_forced: bool) -> None:
@@ -426,20 +424,36 @@ async def delete_address(asked: ApiRequest) -> object:
     address = asked.broker.engine.addresses.get(order.address)
     if address is None:
         raise Refused("no-such-address", f"address {order.address[:200]!r} does not exist")
-    for queue in list(address.queues()):
-        _require_deletion(asked, queue, is_forced=order.is_forced)
+    await _require_deletions(asked, address, is_forced=order.is_forced)
+    was_blocked = address.is_blocked
+    address.block()  # what comes while they are asked once more is refused, and not lost with it
+    try:
+        await _require_deletions(asked, address, is_forced=order.is_forced)
+    except BaseException:
+        if not was_blocked:
+            address.unblock()
+        raise
     asked.begin()
-    engine = asked.broker.engine
-    is_done = await asked.done(
-        lambda on_done: engine.later.take(object(), _dropping(engine, address, on_done))
-    )
+    is_done = await _dropped(asked, transactions.dropping(asked.broker.engine, address))
     return {"address": address.name, "is_deleted": is_done}
 
 
-def _dropping(engine: Engine, address: Address, on_done: Callable[[], None]) -> Iterator[None]:
-    consumers = dict.fromkeys([binding.consumer for queue in address.queues() for binding in queue.bindings])
-    yield from transactions.dropping(engine, address, on_done)
-    yield from orphaned(consumers)
+async def _require_deletions(asked: ApiRequest, address: Address, *, is_forced: bool) -> None:
+    """Raises Refused where one of its queues must not go; they are asked in turns."""
+    async for queue in in_turns(asked.broker.turns, list(address.queues())):
+        if queue.id in asked.broker.engine.queues:
+            _require_deletion(asked, queue, is_forced=is_forced)
+
+
+async def _dropped(asked: ApiRequest, steps: Generator[None, None, dict[Consumer, None]]) -> bool:
+    """Whether it has gone within ANSWER_WITHIN; else it goes on. Who has consumed from it is told."""
+
+    def dropping(on_done: Callable[[], None]) -> Iterator[None]:
+        parted = yield from steps
+        on_done()
+        yield from orphaned(parted)
+
+    return await asked.done(lambda on_done: asked.broker.engine.later.take(object(), dropping(on_done)))
 
 
 @changing("addresses/pause", OfAddress, AddressState, ON_ADDRESS)

@@ -10,7 +10,7 @@ nothing before all of them are there, so that they keep their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
@@ -335,17 +335,34 @@ def _tell(consumer: Consumer) -> None:
         consumer.on_close.pop()()
 
 
-def dropping(engine: Engine, address: Address, on_done: Callable[[], None]) -> Iterator[None]:
-    """An address goes, with all of its queues; `on_done` is called then. It takes nothing meanwhile."""
+def dropping(engine: Engine, address: Address) -> Generator[None, None, dict[Consumer, None]]:
+    """An address goes, with all of its queues; who had consumed from these. It takes nothing meanwhile."""
+    parted: dict[Consumer, None] = {}
     address.block()
     while engine.addresses.get(address.name) is address and (queues := list(islice(address.queues(), ENDED))):
         for queue in queues:
-            engine.drop_queue(queue)
+            parted |= yield from dropping_queue(engine, queue)
         engine.work.spend(COPY * len(queues))
         yield
     if engine.addresses.get(address.name) is address:
         engine.drop_address(address)
-    on_done()
+    return parted
+
+
+def dropping_queue(engine: Engine, queue: Queue) -> Generator[None, None, dict[Consumer, None]]:
+    """A queue goes, whatever it has; who had consumed from it. It hands out nothing meanwhile."""
+    parted: dict[Consumer, None] = {}
+    queue.pause()
+    while queue.bindings:
+        bindings = list(islice(queue.bindings, ENDED))
+        for binding in bindings:
+            parted[binding.consumer] = None
+            queue.unbind(binding)
+        engine.work.spend(COPY * len(bindings))
+        yield
+    if engine.queues.get(queue.id) is queue:
+        engine.drop_queue(queue)
+    return parted
 
 
 def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> Iterator[None]:

@@ -40,6 +40,7 @@ from stompbox.selectors.selector import compiling
 from stompbox.selectors.steps import Steps, result
 from stompbox.server.addressing.transforming import for_diverts
 from stompbox.server.hosts import Hosts
+from stompbox.server.revoking import orphaned
 
 _ROUTING: Final = MappingProxyType({RoutingType.ANYCAST: ANYCAST, RoutingType.MULTICAST: MULTICAST})
 _DIVERT_ROUTING: Final = MappingProxyType(
@@ -222,7 +223,7 @@ def _removing(engine: Engine, old: AddressTable, new: AddressTable | None, said:
     elif any(queue.owner for queue in address.queues()):
         said.append(f"address {local(old.name)!r} stays, for it has durable subscriptions")
     else:
-        yield from transactions.dropping(engine, address, lambda: None)
+        yield from orphaned((yield from transactions.dropping(engine, address)))
     yield
 
 
@@ -242,7 +243,7 @@ def _removing_queues(
             elif queue.owner:
                 said.append(f"queue {local(name)!r} stays, for it is a durable subscription's")
             else:
-                engine.drop_queue(queue)
+                yield from orphaned((yield from transactions.dropping_queue(engine, queue)))
                 yield
 
 
