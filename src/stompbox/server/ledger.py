@@ -13,8 +13,8 @@
 
 What comes and goes with each read, input, output and receipts, counts from 4 KiB on: below, it is part of what a connection costs.
 An account is looked at when a read was obeyed, when the socket does not take what is written, and when a commit has answered: then
-all that is kept is asked for, and nothing can be forgotten to be given back. So a connection goes beyond its limit by one read at
-the most. Beyond `maxConnectionMemory` it gets ERROR `too-much-memory` and is closed. Beyond `max-client-memory` the largest connection
+all that is kept is asked for, and nothing can be forgotten to be given back. Subscriptions alone count as they change: addresses that
+others make are bound to the wildcards of who says nothing. So a connection goes beyond its limit by one read at the most. Beyond `maxConnectionMemory` it gets ERROR `too-much-memory` and is closed. Beyond `max-client-memory` the largest connection
 of the user that has most is; so who keeps little is never closed for what others keep.
 
 Messages that wait in queues are not the client's any more: they have limits of their own (broker/addresses/limits.py and
@@ -51,6 +51,7 @@ class Use(Enum):
 
 
 KINDS: Final = tuple(Use)
+_SUBSCRIBED: Final = KINDS.index(Use.SUBSCRIPTIONS)
 UNACKNOWLEDGED: Final = "unacknowledged"
 Sizes = tuple[int, int, int, int, int, int, int]
 _NOTHING: Final[Sizes] = (0, 0, 0, 0, 0, 0, 0)
@@ -77,8 +78,8 @@ class Account:
         self.is_stale = self.is_stale or octets > 0
         self.size += octets
         coming, going, waiting, kept, subscribed, asked, names = self.sizes
-        self.ledger.note(self, (coming, going, waiting, kept, subscribed + octets, asked, names))
-        self.ledger.relieve()
+        self.sizes = coming, going, waiting, kept, subscribed + octets, asked, names
+        self.ledger.subscribe(self.user, octets)
 
     def glance(self, connection: ClientConnection) -> None:
         """Looks, where something that counts may have come or gone."""
@@ -197,8 +198,17 @@ class Ledger:
         change = sum(sizes) - sum(account.sizes)
         self.sizes = [now + new - old for now, new, old in zip(self.sizes, sizes, account.sizes, strict=True)]
         account.sizes = sizes
-        self.size += change
-        self._add(account.user, change)
+        self._change(account.user, change)
+
+    def subscribe(self, user: str, octets: int) -> None:
+        """A user's subscriptions have come to take so many octets more, or less; who has most may have too much."""
+        self.sizes[_SUBSCRIBED] += octets
+        self._change(user, octets)
+        self.relieve()
+
+    def _change(self, user: str, octets: int) -> None:
+        self.size += octets
+        self._add(user, octets)
         self.broker.engine.memory.kept = self.size
 
     def _add(self, user: str, change: int) -> None:
