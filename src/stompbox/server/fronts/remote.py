@@ -196,6 +196,11 @@ class RemoteSocket:
 
     # What the admission and the broker do with it
 
+    @property
+    def place(self) -> object:
+        """The front that has it."""
+        return self.line
+
     def dismiss(self, error: StompboxError) -> None:
         """Closes a socket that is to go: told in an ERROR, if it has come so far that it could read one."""
         if self.connection is not None:

@@ -34,8 +34,10 @@ _NETWORK: Final = 64  # bits of an IPv6 address that one customer has; the other
 
 
 class Visitor(Protocol):
-    """A socket that a listener has accepted."""
+    """A socket that a listener has accepted. `place`: the process whose file it takes, this one or a front."""
 
+    @property
+    def place(self) -> object: ...
     def dismiss(self, error: StompboxError) -> None:
         """Closes, and says why where it can."""
 
@@ -57,7 +59,7 @@ class Admission:
         """Counts a socket that was accepted. `is_crowded`: its process has more of them than the system lets it have."""
         self.strangers[visitor] = None
         if is_crowded:
-            oldest = next(iter(self.strangers))
+            oldest = next(one for one in self.strangers if one.place is visitor.place)
             self.leave(oldest)
             oldest.dismiss(no_files())
             return

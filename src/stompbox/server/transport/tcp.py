@@ -79,6 +79,10 @@ class Socket(asyncio.Protocol):
         self._is_held = self._is_met_soon = False
         self._awaits_proxy = self.listener.options.proxy_protocol_enabled
 
+    @property
+    def place(self) -> None:
+        """The process that has it is this one."""
+
     @guarded
     def accepted(self, transport: asyncio.Transport) -> None:
         """The first that is known of it; with TLS the hand-shake is still to come."""
