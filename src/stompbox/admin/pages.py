@@ -231,7 +231,7 @@ async def subscriptions(asked: ApiRequest) -> Response:
 async def transactions(asked: ApiRequest) -> Response:
     """Transactions that are open, with what they hold."""
     asked.require()
-    found: list[tuple[Any, Any]] = []
+    found: list[tuple[Any, Any]] = asked.keep([])
     async for one in in_turns(asked.broker.turns, _connections(asked)):
         found += [(one, transaction) for transaction in one.transactions.values()]
     return await listed(
@@ -304,13 +304,13 @@ async def positions(asked: ApiRequest) -> Response:
     """Reader groups by address: where they are, and how far behind."""
     broker, lags, only = asked.broker, asked.shared.lags, asked.values["address"]
     lags.forget()
-    found: list[tuple[str, Queue | None]] = []
+    found: list[tuple[str, Queue | None]] = asked.keep([])
     async for address in in_turns(broker.turns, await shown(asked, only)):
         found += address.groups.items()
     if asked.may() and only is None:
         waiting = broker.engine.group_patterns.keys() - {name for name, _ in found}
         found += [(name, None) for name in waiting]
-    found = await broker.turns.taken(by_field(found, _position))
+    found = asked.keep(await broker.turns.taken(by_field(found, _position)))
 
     async def view(item: tuple[str, Queue | None]) -> object:
         return await position_view(broker, lags, *item)
