@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
@@ -29,9 +29,6 @@ from stompbox.security import Right
 from stompbox.selectors.steps import Steps
 from stompbox.server.requests.replies import in_turns
 from stompbox.server.revoking import orphaned
-
-if TYPE_CHECKING:
-    pass
 
 DELETES: Final = "Needs `delete-durable-queue`, or `delete-non-durable-queue`, for each queue."
 _HOLDS: Final = frozenset((Kind.ANYCAST, Kind.DURABLE))  # kinds of queues whose messages are theirs

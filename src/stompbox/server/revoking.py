@@ -8,7 +8,7 @@
 |                                                  | and did not acknowledge goes back. 1.2 closes, as after every ERROR             |
 | `send` or `consume` within an open transaction   | COMMIT gets ERROR `not-permitted`, and the transaction is aborted whole         |
 | any other right                                  | is asked for with each frame and request: nothing to do                         |
-| a queue that an operator deletes                 | each subscription to it that has no other one ends with ERROR `queue-deleted`   |
+| a queue that an operator or a reload deletes     | each subscription to it that has no other one ends with ERROR `queue-deleted`   |
 
 A group that is left or entered counts as the rights that come and go with it. Requests that read are asked again when rights have
 changed while they were answered (requests/dispatch.py); the admin interface asks with each request.
@@ -30,6 +30,9 @@ from stompbox.server.hosts import admit
 if TYPE_CHECKING:
     from stompbox.server.seam import ClientConnection, Core
 
+    Lost = tuple[ClientConnection, Consumer | None, StompboxError]
+    """A connection, or one of its subscriptions, and why it ends."""
+
 STEP: Final = 100  # queues of a subscription for which one step asks for the right
 FEW: Final = 20  # subscriptions of a connection for which one step does
 
@@ -38,34 +41,31 @@ def revoking(broker: Core) -> Iterator[None]:
     """Users, virtual hosts and permissions are those of the new configuration, which all connections are held to. First whatever has lost
     its rights stops, of one connection after the other: it gets nothing while others end, which takes longer. What a transaction holds by
     now is asked for again at its COMMIT, wherever this has come to."""
-    refused: deque[ClientConnection] = deque()
-    stopped: deque[Consumer] = deque()
+    lost: deque[Lost] = deque()
     for connection in [one for one in broker.connections if one.session.is_open]:
         yield
         if not connection.is_ended:
-            yield from _stopping(connection, refused, stopped)
-    while refused:
+            yield from _stopping(connection, lost)
+    while lost:
         yield
-        connection = refused.popleft()
-        if not connection.is_ended:
-            _close(connection)
-    while stopped:
-        yield
-        consumer = stopped.popleft()
-        yield from looking_at(consumer.owner, consumer.name, consumer)
-        consumer.owner.write_out()
+        connection, consumer, error = lost.popleft()
+        if connection.is_ended:
+            continue
+        if consumer is None:
+            _close(connection, error)
+        else:
+            yield from _ending(connection, consumer, error)
+        connection.write_out()
 
 
-def _stopping(
-    connection: ClientConnection, refused: deque[ClientConnection], stopped: deque[Consumer]
-) -> Iterator[None]:
-    """Stops what a connection may not have any more; it is put where it waits for its end."""
+def _stopping(connection: ClientConnection, lost: deque[Lost]) -> Iterator[None]:
+    """Stops what a connection may not have any more, and adds it to what waits for its end."""
     before = connection.user
     try:
         connection.user = _require_known(connection)
-    except StompboxError:
+    except StompboxError as error:
         connection.reading.hold()
-        refused.append(connection)
+        lost.append((connection, None, error.with_traceback(None)))
         for number, consumer in enumerate(list(connection.consumers.values()), 1):
             consumer.stop()
             if number % STEP == 0:
@@ -77,9 +77,9 @@ def _stopping(
     for number, consumer in enumerate(list(connection.consumers.values()), 1):
         try:
             yield from _requiring(connection, consumer)
-        except Refused:
+        except Refused as error:
             consumer.stop()
-            stopped.append(consumer)
+            lost.append((connection, consumer, Refused(error.code, error.message)))
         if number % FEW == 0:
             yield
 
@@ -96,23 +96,19 @@ def _require_known(connection: ClientConnection) -> User:
     return user
 
 
-def _close(connection: ClientConnection) -> None:
-    try:
-        _require_known(connection)
-    except StompboxError as error:
-        connection.refuse(error)
+def _close(connection: ClientConnection, error: StompboxError) -> None:
+    connection.refuse(error)
     if not connection.is_ended:
         connection.end(is_failure=False)
     connection.reading.go_on()
-    connection.write_out()
 
 
-def looking_at(connection: ClientConnection, name: str, consumer: Consumer) -> Iterator[None]:
+def looking_at(connection: ClientConnection, consumer: Consumer) -> Iterator[None]:
     """Ends a subscription that reaches what its user may not have any more, in steps."""
     try:
         yield from _requiring(connection, consumer)
     except Refused as error:
-        yield from _ending(connection, name, consumer, Refused(error.code, f"{error.message} any more"))
+        yield from _ending(connection, consumer, error)
 
 
 def _requiring(connection: ClientConnection, consumer: Consumer) -> Iterator[None]:
@@ -121,7 +117,10 @@ def _requiring(connection: ClientConnection, consumer: Consumer) -> Iterator[Non
         if consumer.is_closed:
             return
         address = binding.queue.address
-        _require(connection, _right(consumer), address.name, owner=address.owner)
+        try:
+            _require(connection, _right(consumer), address.name, owner=address.owner)
+        except Refused as error:
+            raise Refused(error.code, f"{error.message} any more") from None
         if number % STEP == 0:
             yield
 
@@ -132,14 +131,15 @@ def orphaned(consumers: Iterable[Consumer]) -> Iterator[None]:
         connection: ClientConnection = consumer.owner
         if consumer.bindings or consumer.is_watching or connection.is_ended:
             continue
-        error = Refused("queue-deleted", f"an operator has deleted what {consumer.destination[:80]!r} names")
-        yield from _ending(connection, consumer.name, consumer, error)
+        error = Refused("queue-deleted", f"there is no {consumer.destination[:80]!r} any more: it was deleted")
+        yield from _ending(connection, consumer, error)
         connection.write_out()
         yield
 
 
-def _ending(connection: ClientConnection, name: str, consumer: Consumer, error: Refused) -> Iterator[None]:
+def _ending(connection: ClientConnection, consumer: Consumer, error: StompboxError) -> Iterator[None]:
     """A subscription that its client did not end."""
+    name = consumer.name
     if consumer.is_closed or connection.consumers.get(name) is not consumer:
         return
     del connection.consumers[name]

@@ -170,7 +170,7 @@ def _subscribing(
     waits = engine.is_durable and is_new and "receipt" in headers
     connection.answer(frame, waits=waits, consumer=consumer, extra=granted)
     if broker.permissions is not permissions:
-        yield from revoking.looking_at(connection, consumer.name, consumer)
+        yield from revoking.looking_at(connection, consumer)
 
 
 def _name(connection: Speaker, frame: Frame) -> str:
