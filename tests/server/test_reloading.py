@@ -235,7 +235,9 @@ def test_queues_and_an_address_that_went_from_the_file_go_in_portions() -> None:
     queues = tuple(QueueTable(name=f"q{number}") for number in range(MANY))
     tables = (AddressTable(name="stays", queues=queues), AddressTable(name="goes", queues=queues))
     world = World(addresses=tables, address_settings=force)
-    engine = world.broker.engine
+    engine, clients = world.broker.engine, [world.client("1.2") for _ in range(3)]
+    for client, queue in zip(clients, ("stays::q0", "stays::q1", "goes::q0"), strict=True):
+        client.say(("SUBSCRIBE", {"id": "1", "destination": f"/queue/{queue}"}))
     assert len(engine.queues) == 2 * MANY
     reload(world, addresses=(AddressTable(name="stays", queues=queues[:1]),))
     most, before = 0, len(engine.queues)
@@ -244,6 +246,7 @@ def test_queues_and_an_address_that_went_from_the_file_go_in_portions() -> None:
         most, before = max(most, before - len(engine.queues)), len(engine.queues)
     assert [queue.name for queue in engine.queues.values()] == ["q0"]
     assert "goes" not in engine.addresses
+    assert [client.errors() for client in clients] == [[], ["queue-deleted"], ["queue-deleted"]]
     assert most <= 64 * (LOOKS + 1)
 
 
