@@ -131,7 +131,9 @@ def orphaned(consumers: Iterable[Consumer]) -> Iterator[None]:
         connection: ClientConnection = consumer.owner
         if consumer.bindings or consumer.is_watching or connection.is_ended:
             continue
-        error = Refused("queue-deleted", f"there is no {consumer.destination[:80]!r} any more: it was deleted")
+        error = Refused(
+            "queue-deleted", f"there is no {consumer.destination[:80]!r} any more: it was deleted"
+        )
         yield from _ending(connection, consumer, error)
         connection.write_out()
         yield
