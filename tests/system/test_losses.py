@@ -100,6 +100,23 @@ def test_no_delay_keeps_others(start: Start) -> None:
         assert client.receive().body == b"another"
 
 
+def test_delays_are_spread(start: Start) -> None:
+    served = start(
+        '[[address-setting]]\nmatch = "q"\nredelivery-delay = 1500\nredelivery-collision-avoidance-factor = 0.9\n'
+    )
+    send(served, 40)
+    with subscribed(served) as client:
+        frames = [client.receive() for _ in range(40)]
+        started = time.monotonic()
+        for frame in frames:
+            client.send("NACK", {"id": frame.headers["ack"]})
+        came = []
+        for _ in range(40):
+            client.receive()
+            came.append(time.monotonic() - started)
+    assert max(came) - min(came) > 0.2, "they would come within some milliseconds without the factor"
+
+
 def test_the_end_of_a_broker_is_no_attempt(start: Start) -> None:
     served = start('[[address-setting]]\nmatch = "#"\nmax-delivery-attempts = 2\n')
     send(served, 1)

@@ -17,7 +17,7 @@ changed while they were answered (requests/dispatch.py); the admin interface ask
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import transactions
@@ -75,11 +75,10 @@ def _stopping(connection: ClientConnection, lost: deque[Lost]) -> Iterator[None]
         for transaction in connection.transactions.values():
             transaction.doubt()
     for number, consumer in enumerate(list(connection.consumers.values()), 1):
-        try:
-            yield from _requiring(connection, consumer)
-        except Refused as error:
+        refusal = yield from _refusal(connection, consumer)
+        if refusal is not None:
             consumer.stop()
-            lost.append((connection, consumer, Refused(error.code, error.message)))
+            lost.append((connection, consumer, refusal))
         if number % FEW == 0:
             yield
 
@@ -105,24 +104,24 @@ def _close(connection: ClientConnection, error: StompboxError) -> None:
 
 def looking_at(connection: ClientConnection, consumer: Consumer) -> Iterator[None]:
     """Ends a subscription that reaches what its user may not have any more, in steps."""
-    try:
-        yield from _requiring(connection, consumer)
-    except Refused as error:
-        yield from _ending(connection, consumer, error)
+    refusal = yield from _refusal(connection, consumer)
+    if refusal is not None:
+        yield from _ending(connection, consumer, refusal)
 
 
-def _requiring(connection: ClientConnection, consumer: Consumer) -> Iterator[None]:
-    """Raises Refused, in steps, where a subscription reaches what its user may not have."""
+def _refusal(connection: ClientConnection, consumer: Consumer) -> Generator[None, None, Refused | None]:
+    """What is said, where a subscription reaches what its user may not have any more. It is found out in steps."""
     for number, binding in enumerate(list(consumer.bindings.values()), 1):
         if consumer.is_closed:
-            return
+            break
         address = binding.queue.address
         try:
             _require(connection, _right(consumer), address.name, owner=address.owner)
         except Refused as error:
-            raise Refused(error.code, f"{error.message} any more") from None
+            return Refused(error.code, f"{error.message} any more")
         if number % STEP == 0:
             yield
+    return None
 
 
 def orphaned(consumers: Iterable[Consumer]) -> Iterator[None]:

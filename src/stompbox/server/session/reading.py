@@ -48,8 +48,7 @@ class Reading:
 
     __slots__ = (
         "_before_login", "_obeyed", "connection", "events", "group", "has_last", "has_sent", "holding", "is_gone", "is_held", "is_long",
-        "is_modest", "is_much", "is_paused", "is_stepping", "is_waiting", "left", "steps", "turns",
-        "unobeyed",
+        "is_modest", "is_much", "is_paused", "is_stepping", "is_waiting", "left", "steps", "turns", "unobeyed",
     )  # fmt: skip
 
     __deletable__ = ("connection",)  # for mypyc: see leave
