@@ -194,6 +194,23 @@ def test_within_it_all_is_well(tmp_path: Path, case: str) -> None:
     play(configured(tmp_path, f"maxConnectionMemory={5 * LIMIT}"), story)
 
 
+def test_who_says_nothing_has_no_more_than_the_limit_either(tmp_path: Path) -> None:
+    """Addresses that somebody else makes are bound to its wildcard."""
+
+    async def story(house: House) -> None:
+        silent, other = await house.client(), await house.client()
+        silent.say("SUBSCRIBE\nid:1\ndestination:/topic/many.#\nreceipt:s\n\n\0")
+        await silent.hear(b"receipt-id:s")
+        for number in range(20):
+            other.say(f"SEND\ndestination:/topic/many.{number}\nreceipt:{number}\n\n\0")
+            await other.hear(b"receipt-id:%d\n" % number)
+        assert b"code:too-much-memory" in await silent.end()
+        await house.until(lambda: len(house.broker.connections) == 1, "only the other one is there")
+        assert house.broker.errors["too-much-memory"] == 1
+
+    play(configured(tmp_path, f"maxConnectionMemory={LIMIT}"), story)
+
+
 def test_the_largest_of_who_has_most_goes(tmp_path: Path) -> None:
     """Others, who keep little, notice nothing."""
 

@@ -13,8 +13,8 @@
 
 What comes and goes with each read, input, output and receipts, counts from 4 KiB on: below, it is part of what a connection costs.
 An account is looked at when a read was obeyed, when the socket does not take what is written, and when a commit has answered: then
-all that is kept is asked for, and nothing can be forgotten to be given back. Subscriptions alone count as they change: addresses that
-others make are bound to the wildcards of who says nothing. So a connection goes beyond its limit by one read at the most. Beyond
+all that is kept is asked for, and nothing can be forgotten to be given back. Subscriptions alone count as they change, and an account that
+they make too large is looked at in the next turn: addresses that others make are bound to the wildcards of who says nothing. So a connection goes beyond its limit by one read at the most. Beyond
 `maxConnectionMemory` it gets ERROR `too-much-memory` and is closed. Beyond `max-client-memory` the largest connection
 of the user that has most is; so who keeps little is never closed for what others keep.
 
@@ -62,10 +62,11 @@ class Account:
     """What is kept for one connection, as it was when it was counted last; its subscriptions, which grow with addresses that others make,
     too, as they change."""
 
-    __slots__ = ("is_stale", "ledger", "passing", "size", "sizes", "user")
+    __slots__ = ("is_stale", "ledger", "most", "passing", "size", "sizes", "user")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, most: int) -> None:
         self.ledger: Ledger | None = ledger  # None: the connection is gone
+        self.most = most  # octets of one connection
         self.sizes = _NOTHING
         self.size = 0
         self.passing = 0  # of that, what comes and goes with each read
@@ -73,14 +74,15 @@ class Account:
         self.is_stale = False  # something has come that may be too much
 
     def subscribe(self, octets: int) -> None:
-        """The subscriptions take so many octets more, or less. What is too much for the connection is found when it says something."""
+        """The subscriptions take so many octets more, or less. What is too much for the connection is looked at in the next turn: it may
+        say nothing any more."""
         if self.ledger is None:
             return
         self.is_stale = self.is_stale or octets > 0
         self.size += octets
         coming, going, waiting, kept, subscribed, asked, names = self.sizes
         self.sizes = coming, going, waiting, kept, subscribed + octets, asked, names
-        self.ledger.subscribe(self.user, octets)
+        self.ledger.subscribe(self, octets)
 
     def glance(self, connection: ClientConnection) -> None:
         """Looks, where something that counts may have come or gone."""
@@ -101,16 +103,15 @@ class Account:
         before, self.size = self.size, sum(sizes)
         self.passing = self.size - sizes[4] - sizes[6]
         ledger.note(self, sizes)
-        options, beyond = connection.options, self.size - connection.decoder.pending
+        beyond = self.size - connection.decoder.pending
         if connection.pending.size <= WAITING // 2:
             connection.broker.pressure.let_go(connection, Reason.RECEIPTS)
         if (self.size <= before and not has_grown) or connection.is_ended:
             return
-        limit = options.max_connection_memory
-        if beyond > limit:
+        if beyond > self.most:
             _close(
                 connection,
-                f"{self.told} are kept for this connection; the limit is {limit} (maxConnectionMemory)",
+                f"{self.told} are kept for this connection; the limit is {self.most} (maxConnectionMemory)",
             )
         elif connection.pending.size > WAITING:
             connection.broker.pressure.hold(connection, Reason.RECEIPTS)
@@ -192,6 +193,7 @@ class Ledger:
         self.sizes = list(_NOTHING)
         self.size = 0
         self.of_user: Counter[str] = Counter()
+        self._grown: set[Account] = set()  # whose subscriptions came to be too much, and who said nothing
         self._is_planned = False
 
     def note(self, account: Account, sizes: Sizes) -> None:
@@ -201,10 +203,12 @@ class Ledger:
         account.sizes = sizes
         self._change(account.user, change)
 
-    def subscribe(self, user: str, octets: int) -> None:
-        """A user's subscriptions have come to take so many octets more, or less; who has most may have too much."""
+    def subscribe(self, account: Account, octets: int) -> None:
+        """Subscriptions have come to take so many octets more, or less; whose they are may have too much, or who has most."""
         self.sizes[_SUBSCRIBED] += octets
-        self._change(user, octets)
+        self._change(account.user, octets)
+        if octets > 0 and account.size > account.most:
+            self._grown.add(account)
         self.relieve()
 
     def _change(self, user: str, octets: int) -> None:
@@ -224,13 +228,17 @@ class Ledger:
         self._add(user, size)
 
     def relieve(self) -> None:
-        """Plans to end a connection, where all of them together have too much."""
-        if 0 <= self.most < self.size and not self._is_planned:
+        """Plans to end a connection, where it has too much, or all of them together."""
+        if (self._grown or 0 <= self.most < self.size) and not self._is_planned:
             self._is_planned = True
             self.broker.loop.call_soon(self._evict)
 
     def _evict(self) -> None:
         self._is_planned = False
+        grown, self._grown = self._grown, set()
+        if grown:
+            for connection in [one for one in self.broker.connections if one.account in grown]:
+                connection.account.look(connection)
         if not 0 <= self.most < self.size:
             return
         user = max(self.of_user, key=self.of_user.__getitem__)
