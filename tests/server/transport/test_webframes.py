@@ -154,7 +154,16 @@ def frame(body: bytes, *, counted: bool) -> bytes:
     return b"MESSAGE\n%b\n%b\0\n" % (b"".join(lines), body)
 
 
-@given(st.lists(st.builds(frame, BODIES, counted=st.booleans()), max_size=30))
+def in_runs(runs: list[tuple[bytes, int]]) -> list[bytes]:
+    """Each frame so many times, one behind the other."""
+    return [one for one, times in runs for _ in range(times)]
+
+
+FRAMES = st.builds(frame, BODIES, counted=st.booleans())
+RUNS = st.lists(st.tuples(FRAMES, st.integers(1, 120)), max_size=8).map(in_runs)
+
+
+@given(st.one_of(st.lists(FRAMES, max_size=30), RUNS))
 def test_cut_between_frames_and_only_there(frames: list[bytes]) -> None:
     parts = list(messages(b"".join(frames)))
     assert b"".join(parts) == b"".join(frames)
@@ -167,6 +176,8 @@ def test_cut_between_frames_and_only_there(frames: list[bytes]) -> None:
         at += len(part)
         assert at in ends
         assert len(part) <= MESSAGE or part in frames
+    # no more parts than need be
+    assert all(len(one) + len(next) > MESSAGE for one, next in itertools.pairwise(parts) if one not in frames)
 
 
 def test_a_body_that_looks_like_the_end_of_a_head_is_not_cut() -> None:
