@@ -273,6 +273,17 @@ def test_what_was_held_comes_in_its_order(broker: Broker) -> None:
     assert [each.text for each in found if each] == [str(number) for number in range(100)]
 
 
+def test_what_is_held_is_seen_however_much_it_is(broker: Broker) -> None:
+    with broker.client() as client, client.subscribe("/topic/a") as messages:
+        with broker.stall():
+            client.send("/topic/a", b"x" * 50_000, confirm=False)
+            (one,) = broker.wait_for_delivered("/topic/a", 1, WITHIN)
+            assert one.body == b"x" * 50_000
+            assert messages.receive(0.05) is None
+        found = messages.receive(WITHIN)
+        assert found is not None and found.body == one.body
+
+
 def test_what_a_stalled_client_has_not_read_comes_again(broker: Broker) -> None:
     """Although it is a subscription that acknowledges by itself: the system has not taken the message."""
     with broker.client() as client, broker.client() as sender, client.subscribe("/queue/a"):

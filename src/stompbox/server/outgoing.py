@@ -166,12 +166,16 @@ class Outgoing:
                 continue
             if item.ready is None:
                 self._read(item)
-            if item.ready is None or connection.transport.is_clogged:
+            if item.ready is None or (connection.transport.is_clogged and not self._is_shown(item)):
                 return False
             self._hand_over(item.take())
             if item.is_done:
                 self._go_by(item)
         return True
+
+    def _is_shown(self, stream: Stream) -> bool:
+        """It is in portions for the log's sake alone: it is in memory, and goes to the system whether it takes it now or not."""
+        return self.connection.frames is not None and isinstance(stream, Portions)
 
     def _go_by(self, stream: Stream) -> None:
         self.items.popleft()
