@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -15,7 +16,7 @@ import pytest
 
 from stompbox.config import ListenerOptions
 from stompbox.errors import Refused
-from stompbox.server.requests import dispatch, replies
+from stompbox.server.requests import dispatch, jsontext, replies
 from stompbox.server.requests.replies import Reply, in_turns
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.versions import VERSIONS
@@ -169,6 +170,39 @@ def test_what_changes_nothing_ends_with_its_connection(
 def test_what_is_made_of_a_request_counts_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     _, sizes = asking(monkeypatch, "group-delete")
     assert sizes[0] > 1000 and sizes[-1] == 0
+
+
+@pytest.mark.parametrize("fault", [None, Refused("not-permitted", "gone"), asyncio.CancelledError()])
+def test_what_a_request_had_is_emptied_in_turns_when_it_is_done(
+    monkeypatch: pytest.MonkeyPatch, fault: BaseException | None
+) -> None:
+    """However it ends; while it is answered it has all of it."""
+    had = {"names": [str(number) for number in range(1000)]}
+    emptied: list[Iterator[None]] = []
+    broker: Any = SimpleNamespace(
+        turns=SimpleNamespace(allowance=lambda: 1.0, clock=lambda: 0.0, run=emptied.append),
+        pressure=SimpleNamespace(let_go=lambda *_: None), spawn=lambda work: None,
+    )  # fmt: skip
+    connection: Any = SimpleNamespace(
+        broker=broker, is_lost=False, outgoing=None, requests=None, transport=SimpleNamespace(is_clogged=False),
+        account=SimpleNamespace(is_stale=False),
+    )  # fmt: skip
+
+    async def serve(connection: Any, _: Frame) -> None:
+        assert replies.kept(connection, had) is had
+        if fault is not None:
+            raise fault
+        assert len(had["names"]) == 1000 and not emptied
+
+    work: list[Any] = []
+    broker.spawn = work.append
+    dispatch.take(connection, Frame("SEND", {"request": "fetch", "request-id": "1"}), serve)
+    with suppress(StopIteration, Refused, asyncio.CancelledError):
+        work[0].send(None)
+    (steps,) = emptied
+    assert len(had["names"]) == 1000
+    assert len(list(steps)) == 1000 // jsontext.BATCH
+    assert not had and not connection.requests.kept
 
 
 class Made:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -11,7 +12,16 @@ from hypothesis import strategies as st
 
 from stompbox.selectors.steps import result
 from stompbox.server.requests import jsontext
-from stompbox.server.requests.jsontext import AT_ONCE, BATCH, DEEP, STEP, reading, writing
+from stompbox.server.requests.jsontext import (
+    AT_ONCE,
+    BATCH,
+    DEEP,
+    STEP,
+    Container,
+    emptying,
+    reading,
+    writing,
+)
 
 SPACE = " " * AT_ONCE  # makes a text long
 VALUES = st.recursive(
@@ -117,3 +127,31 @@ def test_no_step_writes_many_items() -> None:
     count = 3000
     value = {"list": list(range(count)), "names": {f"n{n}": [n, "x"] for n in range(count)}}
     assert sum(1 for _ in writing(value)) >= 4 * count // STEP
+
+
+@given(st.lists(st.lists(VALUES, max_size=9) | st.dictionaries(st.text(max_size=4), VALUES), max_size=5))
+def test_all_is_taken_out_of_what_is_emptied(containers: list[Container]) -> None:
+    outermost = list(containers)
+    for _ in emptying(containers):
+        pass
+    assert not containers
+    assert not any(outermost)
+
+
+@pytest.mark.parametrize("end", ["]", "", "] x"])
+def test_what_was_read_goes_in_steps_of_few_items_also_where_it_is_wrong(end: str) -> None:
+    count = 20 * BATCH
+    text = "[" + ",".join([f'["name.{n}",{n}]' for n in range(count)]) + end
+    kept: list[Container] = []
+    try:
+        result(reading(text, kept))
+    except ValueError:
+        assert end != "]"
+    (found,) = kept
+    assert isinstance(found, list) and len(found) == count
+    left = [len(found)]
+    for _ in emptying(kept):
+        left.append(len(found))
+    assert len(left) > 3 * 20 - 2  # each of these has two more in it
+    assert max([before - after for before, after in itertools.pairwise(left)]) <= BATCH
+    assert not found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stompbox.server.addressing.sender import Sender
 from stompbox.server.outgoing import Stream
+from stompbox.server.requests.jsontext import Container
 from stompbox.server.seam import Core, Kept
 from stompbox.stomp.frames import Frame
 
@@ -35,7 +36,10 @@ class RequestsCore(Core, Protocol):
 
 
 class Asked(Kept, Protocol):
-    """The requests of a connection that wait for their answers."""
+    """The requests of a connection that wait for their answers. `kept`: what the one that is being answered has, and what is to be emptied
+    in steps when it is done."""
+
+    kept: list[Container]
 
     def take(self, frame: Frame, serve: Callable[[Any, Frame], Awaitable[None]]) -> None: ...
     def count(self, size: int, /) -> None:

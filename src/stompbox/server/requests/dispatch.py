@@ -22,6 +22,7 @@ from stompbox.server.outgoing import PORTION, Portions
 from stompbox.server.pressure import Reason
 from stompbox.server.requests.fetching import describe, fetch, offset_at
 from stompbox.server.requests.grouping import group_commit, group_delete, group_list, group_open, group_reset
+from stompbox.server.requests.jsontext import Container, emptying
 from stompbox.server.requests.pausing import ON_ADDRESS, ON_QUEUE, handler
 from stompbox.server.requests.replies import Handler, Reply
 from stompbox.server.requests.schedules import schedules, unschedule
@@ -66,6 +67,8 @@ class Requests:
         self.waiting: deque[tuple[Frame, Serve]] = deque()
         self.size = 0  # octets of these, and of the one that is being answered
         self.is_serving = False
+        # what the one has that is being answered, and what goes in steps when it is done
+        self.kept: list[Container] = []
         self._made = 0  # octets of these that were made of what the one holds that is being answered
         self._ending: Callable[[], object] | None = None  # ends it, where it changes nothing
         self._drained: asyncio.Future[None] | None = None  # the system has not taken the last answer
@@ -118,6 +121,7 @@ class Requests:
                     self._ending = _ending()
                 await serve(connection, frame)
                 self._ending = None
+                self._empty()
                 self.size -= size_of(frame)
                 if self._made:
                     self.size, self._made = self.size - self._made, 0
@@ -130,6 +134,13 @@ class Requests:
         finally:
             self.is_serving = False
             self._ending = None  # it has the task, whose end would have what was made here, for ever
+            self._empty()
+
+    def _empty(self) -> None:
+        """What a request had goes in steps: with names by the ten thousand it would take a turn of others to go at once."""
+        kept, self.kept = self.kept, []
+        if kept:
+            self.connection.broker.turns.run(emptying(kept))
 
     def __repr__(self) -> str:
         return f"<Requests waiting={len(self.waiting)}>"

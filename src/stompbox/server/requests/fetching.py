@@ -44,6 +44,7 @@ from stompbox.server.requests.replies import (
     in_turns,
     json_object,
     json_reply,
+    kept,
     number,
     offsets_in,
     patterns_of,
@@ -133,7 +134,7 @@ async def _described(
         sizes = await connection.broker.committer.sizes(starts)
     is_counted = truth(frame, "counts")
     pieces = await connection.broker.turns.taken(writing(answer))
-    pieces = [b"".join(pieces)[:-1] + b',"addresses":{']
+    pieces = kept(connection, [b"".join(pieces)[:-1] + b',"addresses":{'])
     async for address in in_turns(connection.broker.turns, found):
         log = address.log
         entry: dict[str, object] = {

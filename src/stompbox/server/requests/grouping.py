@@ -30,6 +30,7 @@ from stompbox.server.requests.replies import (
     in_turns,
     json_object,
     json_reply,
+    kept,
     long_reply,
     offsets_in,
     patterns_of,
@@ -81,7 +82,7 @@ async def group_open(connection: Asker, frame: Frame) -> Reply:
         readers.join(engine, name, address, starting, maker and maker.counted)
     await durable(connection)
     shown, following = await readable(connection, frame, asked)
-    at, ids = {}, {}
+    at, ids = kept(connection, {}), kept(connection, {})
     async for address in in_turns(connection.broker.turns, shown):
         if name in address.groups:
             lag, shown_as = readers.lag(address, name), local(address.name)
@@ -181,7 +182,7 @@ async def group_commit(connection: Asker, frame: Frame) -> Reply:
     """What cannot be moved is named with a code; the rest is."""
     engine, turns = connection.broker.engine, connection.broker.turns
     given = await json_object(connection, frame, frame.body, "the body")
-    offsets: dict[str, Position] = {}
+    offsets: dict[str, Position] = kept(connection, {})
     async for address, position in each(
         connection, (await offsets_in(connection, frame, given, "the body")).items()
     ):
@@ -192,7 +193,7 @@ async def group_commit(connection: Asker, frame: Frame) -> Reply:
     _require_own(connection, name)
     readers.require_group(engine, name)
     owner = engine.group_owners.get(name)
-    refused: dict[str, str] = {}
+    refused: dict[str, str] = kept(connection, {})
     async for address, position in in_turns(turns, offsets.items()):
         if engine.group_owners.get(name) != owner:
             _require_own(connection, name)  # somebody may have deleted it meanwhile, and another one made it
@@ -226,7 +227,8 @@ async def _require_all(connection: Asker, name: str) -> None:
     permissions = connection.broker.permissions
     async for address in in_turns(connection.broker.turns, read_by(connection.broker, name)):
         permissions.require(connection.user, Right.CONSUME, address.name)
-    for pattern in connection.broker.engine.group_patterns.get(name, []):
+    patterns = list(connection.broker.engine.group_patterns.get(name, []))
+    async for pattern in in_turns(connection.broker.turns, patterns):
         permissions.require(connection.user, Right.DELETE_DURABLE_QUEUE, pattern)
 
 
@@ -273,7 +275,7 @@ async def group_list(connection: Asker, frame: Frame) -> Reply:
     wanted = qualified(connection, frame, "group") if "group" in frame.headers else None
     engine = connection.broker.engine
     turns, user, space = connection.broker.turns, connection.user, connection.names.space
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, Any]] = kept(connection, {})
     async for name, patterns in in_turns(turns, list(engine.group_patterns.items())):
         if wanted in (None, name) and space_of(name) == space:
             destinations = [local(pattern) async for pattern in in_turns(turns, patterns)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from json import JSONDecodeError
 from typing import Any, Final
 
@@ -29,13 +29,34 @@ _scalar = json.JSONDecoder().raw_decode
 _written = json.JSONEncoder(separators=(",", ":"), check_circular=False).iterencode
 
 
-def reading(text: str | bytes) -> Steps[Any]:
-    """The value of a text. Raises ValueError for one that is not JSON, RecursionError for one that is nested too deep."""
+Container = dict[Any, Any] | list[Any]
+
+
+def reading(text: str | bytes, kept: list[Container] | None = None) -> Steps[Any]:
+    """The value of a text. Raises ValueError for one that is not JSON, RecursionError for one that is nested too deep. What is long is
+    among the `kept` from the first step on, also where it is wrong in the end: it is to be emptied in steps when nobody needs it."""
     if len(text) <= AT_ONCE:
         return json.loads(text)
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
-    return (yield from _Reading(text).value())
+    return (yield from _Reading(text).value([] if kept is None else kept))
+
+
+def emptying(containers: list[Container]) -> Iterator[None]:
+    """Takes all out of these, and of what is in them, which would go in one go with them."""
+    left = BATCH
+    while containers:
+        inner = containers[-1]
+        if not inner:
+            containers.pop()
+            continue
+        value = inner.popitem()[1] if isinstance(inner, dict) else inner.pop()
+        if value and isinstance(value, dict | list):
+            containers.append(value)
+        left -= 1
+        if not left:
+            left = BATCH
+            yield
 
 
 class _Reading:
@@ -44,12 +65,13 @@ class _Reading:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.open: list[dict[str, Any] | list[Any]] = []
+        self.open: list[Container] = []
         self.key = ""
 
-    def value(self) -> Steps[Any]:
+    def value(self, kept: list[Container]) -> Steps[Any]:
         self._skip(0)
         found = self._one()
+        kept += self.open
         left = STEP
         while self.open:
             left -= STEP if self._batch() else 1

@@ -14,7 +14,7 @@ from stompbox.config.patterns import Patterns
 from stompbox.errors import IllegalFrame
 from stompbox.incarnations import Position
 from stompbox.numerals import digits
-from stompbox.server.requests.jsontext import reading, writing
+from stompbox.server.requests.jsontext import Container, reading, writing
 from stompbox.stomp.frames import Frame
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ MOST_WORDS: Final = (
 _PART: Final = re.compile("[^,]+")
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Container)
 
 
 async def in_turns(
@@ -70,6 +71,13 @@ def each(connection: Asker, items: Iterable[T]) -> AsyncIterator[T]:
     return in_turns(connection.broker.turns, items, partial(_require_there, connection))
 
 
+def kept(connection: Asker, container: C) -> C:
+    """Makes sure that what will have very much in it is emptied in steps once the request is answered: it would all go in one."""
+    if connection.requests is not None:
+        connection.requests.kept.append(container)
+    return container
+
+
 def json_reply(value: object) -> Reply:
     return {"content-type": "application/json"}, [json.dumps(value, separators=(",", ":")).encode()]
 
@@ -104,10 +112,12 @@ async def json_object(connection: Asker, frame: Frame, text: str | bytes, where:
             "bad-json",
             f"{where} of request {frame.headers['request']} is {len(text)} bytes long; allowed are {MOST_JSON}",
         )
+    read: list[Container] | None = None
     if connection.requests is not None:
         connection.requests.count(GROWN * len(text))
+        read = connection.requests.kept
     try:
-        value = await connection.broker.turns.taken(reading(text), partial(_require_there, connection))
+        value = await connection.broker.turns.taken(reading(text, read), partial(_require_there, connection))
     except (ValueError, RecursionError) as error:
         fault = "it is nested too deep" if isinstance(error, RecursionError) else error
         raise IllegalFrame(
@@ -125,7 +135,7 @@ async def wish_in(connection: Asker, frame: Frame) -> dict[str, Any]:
 
 async def offsets_in(connection: Asker, frame: Frame, found: Any, where: str) -> dict[str, Position]:
     """Offsets by address: a number, or [number, incarnation]."""
-    known: dict[str, Position] = {}
+    known: dict[str, Position] = kept(connection, {})
     if isinstance(found, dict):
         async for address, value in each(connection, found.items()):
             position = _position(value)
@@ -155,7 +165,7 @@ async def destinations_of(connection: Asker, frame: Frame, wish: dict[str, Any])
             "bad-json",
             f"destinations in the body of request {frame.headers['request']} must be one text, with commas",
         )
-    found: list[Destination] = []
+    found: list[Destination] = kept(connection, [])
     words = 0
     async for part in each(connection, _PART.finditer(given)):
         text = part.group().strip()

@@ -38,6 +38,7 @@ from stompbox.server.requests.replies import (
     each,
     json_object,
     json_reply,
+    kept,
     number,
     qualified,
 )
@@ -275,7 +276,7 @@ def _after(user: str, batch: int, addresses: frozenset[str] | None) -> Published
 async def _parts_in(connection: Asker, frame: Frame) -> Parts:
     """The attempts that are to be published, each once."""
     wish = (await json_object(connection, frame, frame.body, "the body")).get("attempts")
-    parts: Parts = {}
+    parts: Parts = kept(connection, {})
     refusal = IllegalFrame("bad-json", "request publish needs attempts: a list of [partition, attempt]")
     if not isinstance(wish, list):
         raise refusal

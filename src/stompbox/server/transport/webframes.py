@@ -162,8 +162,8 @@ def messages(data: bytes) -> Iterator[bytes]:
 
 
 def _behind_alike(data: bytes, at: int, until: int, last: bytes, length: int) -> int:
-    """Where the frames end that begin at data[at:], are whole before `until`, and whose heads end with the line `last`: most of a stream are
-    as long as the one before, and no more is looked at of them than that."""
+    """Where the frames end that begin at data[at:], are whole before `until`, and whose heads end with the line `last`: most of a stream
+    are as long as the one before, and no more is looked at of them than that."""
     find, startswith = data.find, data.startswith
     before, behind = len(last), 2 + length + 2  # LF and LF, the body, NUL and LF
     head = find(b"\n\n", at)
