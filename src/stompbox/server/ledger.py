@@ -13,10 +13,11 @@
 
 What comes and goes with each read, input, output and receipts, counts from 4 KiB on: below, it is part of what a connection costs.
 An account is looked at when a read was obeyed, when the socket does not take what is written, and when a commit has answered: then
-all that is kept is asked for, and nothing can be forgotten to be given back. Subscriptions alone count as they change, and an account that
-they make too large is looked at in the next turn: addresses that others make are bound to the wildcards of who says nothing. So a connection goes beyond its limit by one read at the most. Beyond
-`maxConnectionMemory` it gets ERROR `too-much-memory` and is closed. Beyond `max-client-memory` the largest connection
-of the user that has most is; so who keeps little is never closed for what others keep.
+all that is kept is asked for, and nothing can be forgotten to be given back. Subscriptions alone count as they change, and an account
+that they make too large is looked at in the next turn: addresses that others make are bound to the wildcards of who says nothing.
+So a connection goes beyond its limit by one read at the most. Beyond `maxConnectionMemory` it gets ERROR `too-much-memory` and is
+closed. Beyond `max-client-memory` the largest connection of the user that has most is; so who keeps little is never closed for what
+others keep.
 
 Messages that wait in queues are not the client's any more: they have limits of their own (broker/addresses/limits.py and
 broker/queues/memory.py).
