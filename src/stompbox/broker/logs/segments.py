@@ -267,11 +267,15 @@ class _Offsets:
             self._join()
 
     def _join(self) -> None:
-        """Nothing stands apart any more. What is in two stretches that are sorted is sorted fast."""
+        """Nothing stands apart any more. Only what it lies between is moved, which is little where what is delivered again comes in order;
+        and what is in two stretches that are sorted is sorted fast."""
         firsts, late = self._firsts, self._late
         if late:
-            firsts += [first for first in late if not _has(firsts, first)]
-            firsts.sort()
+            low, high = bisect_left(firsts, late[0]), bisect_right(firsts, late[-1])
+            between = firsts[low:high]
+            between += [first for first in late if not _has(firsts, first)]
+            between.sort()
+            firsts[low:high] = between
             self._late = _NONE
 
     def _sweep(self, there: dict[int, T]) -> None:
