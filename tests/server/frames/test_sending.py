@@ -10,12 +10,13 @@ import pytest
 
 from stompbox.broker.addresses.routing import ADMITTED, ROLLED
 from stompbox.broker.queues.queue import Queue
-from stompbox.config.settings import AddressSetting
+from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.config.tables import AddressTable, DivertTable, QueueTable
 from stompbox.server.addressing.transforming import TransformedMessage
 from stompbox.stomp.codec import encode
 from stompbox.stomp.frames import Frame
-from tests.server.turning import LOOKS, World
+from stompbox.stomp.versions import VERSIONS
+from tests.server.turning import LOOKS, Clock, World
 from tests.system.plain import Plain
 
 MANY = 40  # more than it takes until frames that look alike are read in runs
@@ -359,6 +360,76 @@ def test_a_composite_makes_its_queues_in_portions_and_is_sent_when_all_are_there
     assert most <= LOOKS + 1
     world.until_idle()
     assert client.confirmed() == ["all", "behind"]
+    assert [engine.addresses[name].anycast[name].count for name in names] == [1] * 100
+
+
+def sent_to(count: int, *, times: int, receipt: str = "") -> int:
+    """Lines of the longest step in which SENDs to so many queues, which are there, are obeyed."""
+    world = World()
+    client, engine = world.client(), world.broker.engine
+    names = [f"there.{n}" for n in range(count)]
+    to = {"destination": ",".join([f"/queue/{name}" for name in names])}
+    client.say(("SEND", {**to, "receipt": "made"}))
+    world.until_idle()
+    frames = [{**to, "receipt": f"{n}", "n": f"{n}"} for n in range(times)]
+    octets = b"".join([encode(Frame("SEND", frame), VERSIONS["1.1"]) for frame in frames])
+    with world.steps() as steps:
+        client.socket.data_received(octets)
+        world.until_idle()
+    world.turn(20)
+    assert client.confirmed() == ["made", *[frame["receipt"] for frame in frames]]
+    assert [engine.addresses[name].anycast[name].count for name in names] == [1 + times] * count
+    return steps.longest
+
+
+def test_no_step_of_a_composite_is_longer_than_half_of_it() -> None:
+    """Of as many as there may be; what is not there yet is made in steps before."""
+    few, many = sent_to(50, times=4), sent_to(100, times=4)
+    assert many <= 1.2 * few
+
+
+def test_a_composite_is_in_one_commit_although_it_is_sent_in_steps() -> None:
+    """Nothing is stored while some queues have it and others do not; who sends another meanwhile waits for both."""
+    world = World(is_durable=True)
+    client, other, engine = world.client(), world.client(), world.broker.engine
+    names = [f"one.{n}" for n in range(100)]
+    frame = {"destination": ",".join([f"/queue/{name}" for name in names])}
+    client.say(("SEND", {**frame, "receipt": "made"}))
+    world.until_stored()
+    assert client.confirmed() == ["made"]
+    world.broker.turns.clock = Clock(1.0)  # a step is a turn
+    client.say(("SEND", {**frame, "receipt": "all"}))
+    was_half_done = False
+    for _ in range(50):
+        others = engine.addresses["one.0"].anycast["one.0"].count
+        last = engine.addresses["one.99"].anycast["one.99"].count
+        if others > last == 1:
+            was_half_done = True
+            assert engine.commits.is_held
+            if others == 2:
+                other.say(("SEND", {"destination": "/queue/one.0", "receipt": "other"}))
+        world.turn()
+    assert was_half_done and not engine.commits.is_held
+    world.until_stored()
+    world.turn(20)
+    assert (client.confirmed(), other.confirmed()) == (["made", "all"], ["other"])
+    assert [engine.addresses[name].anycast[name].count for name in names] == [3] + [2] * 99
+
+
+def test_a_composite_of_which_one_address_is_full_goes_to_none() -> None:
+    full = AddressSetting(match="full.99", max_size_messages=1, address_full_policy=AddressFullPolicy.FAIL)
+    world = World(address_settings=(full,))
+    client, engine = world.client(), world.broker.engine
+    names = [f"full.{n}" for n in range(100)]
+    frame = {"destination": ",".join([f"/queue/{name}" for name in names])}
+    client.say(("SEND", {**frame, "receipt": "1"}))
+    world.until_idle()
+    client.say(("SEND", {**frame, "receipt": "2"}))
+    world.until_idle()
+    world.turn(20)
+    assert client.confirmed() == ["1"]
+    error = client.heard()[-1]
+    assert (error.headers["code"], error.headers["receipt-id"]) == ("address-full", "2")
     assert [engine.addresses[name].anycast[name].count for name in names] == [1] * 100
 
 
