@@ -139,8 +139,10 @@ class Commits:
         self.may_hold = False
 
     def may_be_held(self) -> bool:
-        """Whether a unit may be done in steps now: not before a commit has been taken since the last one. That commit is wanted."""
-        is_due = not self.is_held and bool(self) and not self.may_hold and self.engine.trouble is None
+        """Whether a unit may be done in steps now. Where the disk has nothing to do, not before a commit has been taken since the last one;
+        that commit is wanted. While the disk works on one no other can be taken anyway."""
+        is_free = self._taken is None and not self.may_hold
+        is_due = is_free and not self.is_held and bool(self) and self.engine.trouble is None
         self.is_awaited |= is_due
         return not (self.is_held or is_due)
 
