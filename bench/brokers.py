@@ -69,7 +69,8 @@ class Stompbox:
     source: Path | None = None  # of another checkout: the folder that has its packages
     admin: int = 0  # the port of its admin interface; 0: it has none
     secret: int = 0  # the port of its listener with TLS, where its options give it one
-    steps: Path | None = None  # where it is to tell its longest steps (longsteps.py)
+    steps: Path | None = None  # where it is to tell its longest steps (longsteps.py),
+    turns: Path | None = None  # or what its turns have taken (turncosts.py)
     profile: Path | None = None  # where it leaves what cProfile has counted, at its end
     _data: str = ""
     _process: subprocess.Popen[str] | None = field(default=None, repr=False)
@@ -115,6 +116,8 @@ class Stompbox:
     def _program(self) -> tuple[str, ...]:
         if self.profile is not None:
             return ("cProfile", "-o", str(self.profile), "-m", "stompbox")
+        if self.turns is not None:
+            return "bench.turncosts", str(self.turns)
         return ("stompbox",) if self.steps is None else ("bench.longsteps", str(self.steps))
 
     def _wait_ready(self, process: subprocess.Popen[str]) -> int:

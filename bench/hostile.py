@@ -1,6 +1,6 @@
 """How other clients fare beside a hostile one: a pair of normal clients, one attack after the other.
 
-    python -m bench.hostile [--rows ws_pings,churn] [--peers artemis,rabbitmq] [--seconds 6] [--json FILE]
+    python -m bench.hostile [--rows ws_pings,churn] [--peers artemis,rabbitmq] [--seconds 6] [--turns] [--json FILE]
     python -m bench.hostile soak [--connections 5000] [--minutes 10]     (soak.py)
 
 For each attack a broker is started anew. The pair sends 200 messages a second through a queue of its own and takes them (pair.py). The
@@ -31,8 +31,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
-from bench import longsteps
+from bench import longsteps, turncosts
 from bench.attacks import ATTACKS
 from bench.attacks.attacker import Attack
 from bench.brokers import PEERS, BenchError, Broker, Peer, Stompbox, free_port, memory_mib, with_tls
@@ -98,7 +99,7 @@ def main() -> int:
     print("|---" * 15 + "|")
     for name in names:
         for broker in ("stompbox", *filter(ATTACKS[name].suits, peers)):
-            row = measured(name, broker, options.seconds, is_looked_into=options.steps)
+            row = measured(name, broker, options.seconds, looker=options.looker)
             rows.append(row)
             times = f"{row.quiet_p99:.2f} | {row.busy_p99:.2f} | {row.p99:.2f} | {row.worst:.0f}"
             machine = f"{row.raw_worst:.0f} | {row.stood_still:.0f} | {row.samples:,} | {row.seconds:.1f}"
@@ -125,22 +126,36 @@ def _parse() -> argparse.Namespace:
         help="how long an attack goes on, at the least (default 6)",
     )
     parser.add_argument("--json", default="", help="a file for the figures")
-    parser.add_argument(
+    looking = parser.add_mutually_exclusive_group()
+    looking.add_argument(
         "--steps",
-        action="store_true",
+        action="store_const",
+        const="steps",
+        dest="looker",
         help="tell the longest steps of Stompbox's loop, too, by CPU time (longsteps.py); it is slower then",
+    )
+    looking.add_argument(
+        "--turns",
+        action="store_const",
+        const="turns",
+        dest="looker",
+        help="tell what the turns of Stompbox's loop take, too, by CPU time (turncosts.py)",
     )
     return parser.parse_args()
 
 
-def measured(name: str, broker_name: str, seconds: float, *, is_looked_into: bool = False) -> Row:
-    """One attack on one broker."""
+LOOKERS: Final = {"steps": longsteps.tell, "turns": turncosts.tell}
+
+
+def measured(name: str, broker_name: str, seconds: float, *, looker: str | None = None) -> Row:
+    """One attack on one broker. `looker`: of LOOKERS, what else is told of Stompbox."""
     with tempfile.TemporaryDirectory() as folder:
-        steps = Path(folder) / "steps" if is_looked_into and broker_name == "stompbox" else None
-        with _running(broker_name, ATTACKS[name], Path(folder), steps) as broker:
+        told = Path(folder) / "told" if looker and broker_name == "stompbox" else None
+        looked = {looker: told} if looker and told else {}
+        with _running(broker_name, ATTACKS[name], Path(folder), **looked) as broker:
             row = _attacked(name, broker_name, broker, seconds)
-            if steps is not None:  # before its stop, which holds up nobody
-                longsteps.tell(longsteps.asked(broker.pid, steps))
+            if looker and told:  # before its stop, which holds up nobody
+                LOOKERS[looker](longsteps.asked(broker.pid, told))
     return row
 
 
@@ -194,7 +209,9 @@ def _who_computes() -> Iterator[None]:
 
 
 @contextmanager
-def _running(name: str, attack: Attack, folder: Path, steps: Path | None = None) -> Iterator[Broker]:
+def _running(
+    name: str, attack: Attack, folder: Path, *, steps: Path | None = None, turns: Path | None = None
+) -> Iterator[Broker]:
     broker: Broker
     if name == "stompbox":
         settings = folder / "stompbox.toml"
@@ -205,7 +222,9 @@ def _running(name: str, attack: Attack, folder: Path, steps: Path | None = None)
         if attack.is_tls:
             more, secret = with_tls(folder)
             options += more
-        broker = Stompbox(folder / "log", options=options, admin=admin, secret=secret, steps=steps)
+        broker = Stompbox(
+            folder / "log", options=options, admin=admin, secret=secret, steps=steps, turns=turns
+        )
     elif name in PEERS:
         broker = Peer(name)
     else:
