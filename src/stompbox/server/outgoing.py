@@ -92,6 +92,7 @@ class Portions(Stream):
 
     def __init__(self, pieces: Sequence[bytes], portion: int = PORTION) -> None:
         self.left = self.kept = sum(map(len, pieces))
+        self.is_shown = portion == SHOWN  # in portions for the sake of the log of frames alone
         self.is_reading = False
         self._portions = _portions(pieces, portion)
         self.ready = next(self._portions)
@@ -166,16 +167,15 @@ class Outgoing:
                 continue
             if item.ready is None:
                 self._read(item)
-            if item.ready is None or (connection.transport.is_clogged and not self._is_shown(item)):
+            is_shown = (
+                isinstance(item, Portions) and item.is_shown
+            )  # it was said, whether the system takes it now or not
+            if item.ready is None or (connection.transport.is_clogged and not is_shown):
                 return False
             self._hand_over(item.take())
             if item.is_done:
                 self._go_by(item)
         return True
-
-    def _is_shown(self, stream: Stream) -> bool:
-        """It is in portions for the log's sake alone: it is in memory, and goes to the system whether it takes it now or not."""
-        return self.connection.frames is not None and isinstance(stream, Portions)
 
     def _go_by(self, stream: Stream) -> None:
         self.items.popleft()
