@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from stompbox.broker.addresses.unitofwork import LARGE
 from stompbox.broker.commits import MANY, PART, PASSES, Trouble
 from stompbox.broker.queues.consumer import AckMode
-from stompbox.broker.transactions import Transaction, committing
+from stompbox.broker.transactions import Transaction
 from stompbox.config.settings import AddressSetting, DiskFullPolicy
 from stompbox.errors import Refused
 from stompbox.message import ANYCAST, MULTICAST, Run
@@ -55,58 +54,6 @@ def test_what_waits_and_was_refused_is_gone() -> None:
     assert world.bodies() == [b"stored", b"later"]
     world.commit()
     assert drained(world, "q") == [b"stored", b"later"]
-
-
-def in_steps(world: World, *names: str) -> Iterator[None]:
-    """Sends a message to each, as a unit that is done in steps."""
-    unit = Transaction("t")
-    unit.replace_sends([(world.address(name, ANYCAST), run_of(name, b"1")) for name in names])
-    return committing(world.engine, unit, is_answered=False)
-
-
-def waits(steps: Iterator[None], world: World) -> bool:
-    """Takes steps until it is begun, or it is clear that it waits for a commit."""
-    before = world.engine.counters["received"]
-    for _ in range(20):
-        next(steps, None)
-        if world.engine.counters["received"] > before:
-            return False
-    return True
-
-
-def test_a_commit_comes_between_two_units_that_are_done_in_steps_where_the_disk_is_free() -> None:
-    """Else who sends one after the other would hold up all who wait for the disk."""
-    world = World()
-    commits = world.engine.commits
-    for _ in in_steps(world, "a", "b"):
-        pass
-    second = in_steps(world, "a")
-    assert waits(second, world) and commits.is_awaited
-    world.commit()
-    assert not waits(second, world) and commits.is_held
-    for _ in second:
-        pass
-    world.commit()
-    assert drained(world, "a") == [b"1", b"1"]
-
-
-def test_while_the_disk_works_no_unit_waits_for_it() -> None:
-    """No other commit could be taken meanwhile; the next one has all that is done by then."""
-    world = World()
-    for _ in in_steps(world, "a"):
-        pass
-    taken = world.engine.take_commit()
-    for _ in range(3):
-        steps = in_steps(world, "a")
-        assert not waits(steps, world)
-        for _ in steps:
-            pass
-    world.store.apply(taken)
-    world.engine.committed()
-    late = in_steps(world, "a")
-    assert waits(late, world)
-    world.commit()
-    assert not waits(late, world)
 
 
 def test_what_a_large_unit_held_goes_in_parts_when_it_is_stored() -> None:
