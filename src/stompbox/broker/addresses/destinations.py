@@ -147,12 +147,13 @@ def parse(
         name = _with_house_wildcards(name)
     if not name:
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r} names no address")
-    if divider and (not queue or is_stream or wildcards.is_wild(name)):
+    is_wild = wildcards.is_wild(name)
+    if divider and (not queue or is_stream or is_wild):
         raise IllegalFrame(
             "bad-destination",
             f"destination {text[:200]!r}: `::` stands between the name of one address and one queue",
         )
-    if wildcards.is_wild(name) and (problem := wildcards.problem_of(name)):
+    if is_wild and (problem := wildcards.problem_of(name)):
         raise IllegalFrame("bad-destination", f"destination {text[:200]!r}: {problem}")
     must_exist = text.startswith(EXISTING_PREFIX)
     return Destination(
@@ -187,10 +188,14 @@ def _with_house_wildcards(name: str) -> str:
 
 def _without_prefix(text: str, anycast: Sequence[str], multicast: Sequence[str]) -> tuple[str, int]:
     """The name behind the longest prefix that fits, and what it means."""
-    fitting = [(prefix, ANYCAST) for prefix in anycast if prefix and text.startswith(prefix)]
-    fitting += [(prefix, MULTICAST) for prefix in multicast if prefix and text.startswith(prefix)]
-    prefix, routing = max(fitting, key=lambda entry: len(entry[0]), default=("", 0))
-    return text[len(prefix) :], routing
+    length = routing = 0
+    for prefix in anycast:
+        if len(prefix) > length and text.startswith(prefix):
+            length, routing = len(prefix), ANYCAST
+    for prefix in multicast:
+        if len(prefix) > length and text.startswith(prefix):
+            length, routing = len(prefix), MULTICAST
+    return text[length:], routing
 
 
 def require_free(text: str, *names: str) -> None:
