@@ -12,6 +12,7 @@
 | clients of a front that are read again (fronts/relay.py)      | AGAIN of them               | the others                   |
 | what is said to a client whose frames are logged (outgoing.py) | SHOWN octets               | the rest of it               |
 | a SEND to very many subscriptions (broker/addresses/fanout.py)          | some of them                | the rest of the frame        |
+| a SEND to many destinations (frames/sending.py)               | what they are; some of them | the rest of the frame        |
 | SUBSCRIBE to a wildcard                                       | some of what it covers      | the rest of the frame        |
 | a reload (reloading.py)                                       | a connection, an address    | the others                   |
 | a SUBSCRIBE with a long selector                              | its texts, its tree, its code | the rest of the frame      |
@@ -26,6 +27,7 @@
 | a commit with news of very many addresses, before and after it | some of them               | the rest of it               |
 | RECEIPTs that a commit has let out (releasing.py)             | a portion of a connection's | the others                   |
 | requests, lists and metrics, which are coroutines (in_turns)  | an item                     | `give_way`                   |
+| what a request was made into (requests/jsontext.py)           | BATCH items go              | the others                   |
 
 A turn is what the loop does from one look at the sockets to the next, and there is one budget for all of it, whoever's it is:
 
