@@ -39,15 +39,13 @@ STATUS: Final = MappingProxyType(
         "host-not-allowed": http.HTTPStatus.MISDIRECTED_REQUEST,
     }
 )
-TURN: Final = (
-    32  # frames of one client that are parsed before others have their turn: 1 to 2 ms, a ping costs 60 us
-)
+TURN: Final = 12  # frames of one client that are parsed before others have their turn: a ping costs 60 us
 INFLATED: Final = 16 << 10  # octets of what was compressed that cost as much as a frame
 LAST: Final = 10.0  # seconds in which somebody else must take what a socket had read that is gone
 AGAIN: Final = 0.005  # seconds until he is asked again, twice as long each time,
 SELDOM: Final = 0.32  # up to this: there may be thousands
 KEPT: Final = 4 << 10  # octets of frames that are not whole, from which on they count for their client
-CHEAPER: Final = 16  # messages that need no library cost as one that does
+CHEAPER: Final = 40  # messages that need no library cost as one that does, at the most
 # octets that one message may have beyond the frame in it: the codec says better what is too long
 MORE: Final = 1024
 # octets that the request of a hand-shake may have at the least: browsers send cookies
