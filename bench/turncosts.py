@@ -35,8 +35,17 @@ class Costs:
         self.counts: Counter[int] = Counter()
         self.longest = 0.0
         self._last = 0.0  # when the turn before this one was over; 0: nobody knows
+        self._has_line = False  # transports that wait in line have had this turn
+
+    def line_begins(self) -> None:
+        """Transports that wait in line have their part of a turn: the second time since one ended there is another one, in which nothing
+        else was to be done."""
+        if self._has_line:
+            self.turn_ends()
+        self._has_line = True
 
     def turn_ends(self) -> None:
+        self._has_line = False
         now = self.clock()
         if self._last:
             took = (now - self._last) * 1000
@@ -97,17 +106,22 @@ def main() -> None:
 
     costs = Costs()
     at_first_freeze(costs.forget)
-    serve, prepare = turns.Turns.serve, Broker.__init__
+    serve, begin, prepare = turns.Turns.serve, turns.Line._begin, Broker.__init__
 
     def counted(self: turns.Turns) -> None:
         serve(self)
         costs.turn_ends()
+
+    def begun(self: turns.Line) -> None:
+        costs.line_begins()
+        begin(self)
 
     def heard(self: Broker, configuration: Any, store: Any, loop: AbstractEventLoop, **more: Any) -> None:
         prepare(self, configuration, store, loop, **more)
         loop.add_signal_handler(signal.SIGUSR1, costs.tell_and_forget, path)
 
     turns.Turns.serve = counted  # type: ignore[method-assign]
+    turns.Line._begin = begun  # type: ignore[method-assign]
     Broker.__init__ = heard  # type: ignore[method-assign]
     from stompbox.cli import main as stompbox
 

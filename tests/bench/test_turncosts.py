@@ -48,3 +48,15 @@ def test_what_was_told_does_not_count_again(
     assert "1,000 turns" in capsys.readouterr().out
     costs.turn_ends()  # the first one has begun nobody knows when
     assert not costs.counts and costs.part(0.99) == costs.longest == costs.long_share == 0.0
+
+
+def test_a_turn_in_which_transports_alone_have_something_to_do_is_one() -> None:
+    clock = Clock()
+    costs = Costs(clock)
+    costs.turn_ends()
+    for _ in range(3):
+        costs.line_begins()
+        clock.now += 0.001
+    costs.turn_ends()
+    assert costs.counts.total() == 3
+    assert costs.longest == pytest.approx(1.0)
