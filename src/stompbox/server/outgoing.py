@@ -33,7 +33,10 @@ GRACE: Final = 5.0  # seconds in which a connection that ends may take the rest 
 
 class Stream:
     """One large message. `opening`: its frame up to the body. `on_gone`: who reads it holds nothing up, so its body may be gone when its
-    turn comes; then nothing of it is written, and this is done instead. Without, that is damage."""
+    turn comes; then nothing of it is written, and this is done instead. Without, that is damage. `is_shown`: it is in portions for the sake
+    of the log of frames alone, and goes to the system whether that takes it now or not."""
+
+    is_shown = False
 
     def __init__(self, opening: bytes, large: Large, on_gone: Callable[[], None] | None = None) -> None:
         self.opening = opening
@@ -92,7 +95,7 @@ class Portions(Stream):
 
     def __init__(self, pieces: Sequence[bytes], portion: int = PORTION) -> None:
         self.left = self.kept = sum(map(len, pieces))
-        self.is_shown = portion == SHOWN  # in portions for the sake of the log of frames alone
+        self.is_shown = portion == SHOWN
         self.is_reading = False
         self._portions = _portions(pieces, portion)
         self.ready = next(self._portions)
@@ -167,10 +170,7 @@ class Outgoing:
                 continue
             if item.ready is None:
                 self._read(item)
-            is_shown = (
-                isinstance(item, Portions) and item.is_shown
-            )  # it was said, whether the system takes it now or not
-            if item.ready is None or (connection.transport.is_clogged and not is_shown):
+            if item.ready is None or (connection.transport.is_clogged and not item.is_shown):
                 return False
             self._hand_over(item.take())
             if item.is_done:

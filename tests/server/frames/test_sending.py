@@ -363,7 +363,7 @@ def test_a_composite_makes_its_queues_in_portions_and_is_sent_when_all_are_there
     assert [engine.addresses[name].anycast[name].count for name in names] == [1] * 100
 
 
-def sent_to(count: int, *, times: int, receipt: str = "") -> int:
+def sent_to(count: int, *, times: int) -> int:
     """Lines of the longest step in which SENDs to so many queues, which are there, are obeyed."""
     world = World()
     client, engine = world.client(), world.broker.engine

@@ -34,8 +34,8 @@ VALUES = st.recursive(
 @given(VALUES, st.sampled_from([None, 1]), st.booleans())
 def test_what_is_read_is_what_json_reads(value: Any, indent: int | None, is_ascii: bool) -> None:
     text = SPACE + json.dumps(value, indent=indent, ensure_ascii=is_ascii) + "\n"
-    assert result(reading(text)) == value
-    assert result(reading(text.encode())) == value
+    assert result(reading(text, [])) == value
+    assert result(reading(text.encode(), [])) == value
 
 
 @given(VALUES)
@@ -56,10 +56,10 @@ def test_what_json_refuses_is_refused_with_the_same_words(text: str) -> None:
         json.loads(SPACE + text)
     if text == "\ufeff[]":  # json says more of it where it begins the text
         with pytest.raises(ValueError):
-            result(reading(SPACE + text))
+            result(reading(SPACE + text, []))
         return
     with pytest.raises(ValueError) as found:
-        result(reading(SPACE + text))
+        result(reading(SPACE + text, []))
     assert str(found.value) == str(expected.value)
 
 
@@ -67,18 +67,18 @@ def test_what_json_refuses_is_refused_with_the_same_words(text: str) -> None:
 def test_a_comma_too_many_is_refused(text: str) -> None:
     """Each Python has words of its own for it."""
     with pytest.raises(ValueError):
-        result(reading(SPACE + text))
+        result(reading(SPACE + text, []))
 
 
 def test_octets_that_are_no_text_are_refused() -> None:
     with pytest.raises(ValueError):
-        result(reading(b"\xff" + b" " * AT_ONCE))
+        result(reading(b"\xff" + b" " * AT_ONCE, []))
 
 
 @pytest.mark.parametrize("one", ["[", '{"a":'])
 def test_what_is_nested_too_deep_is_refused(one: str) -> None:
     with pytest.raises(RecursionError):
-        result(reading(SPACE + one * (DEEP + 1)))
+        result(reading(SPACE + one * (DEEP + 1), []))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_is_nested_too_deep_is_refused(one: str) -> None:
     ['[1, 2 , "x","y\\n", [1,2],[3 ,"a"],[[4]],{"a":[]},-1.5e3,true, 7]', '{"a":1 , "b" : [1,2], "c\\n":2, "d": {"e":1},"f":"g","b":3}'],
 )  # fmt: skip
 def test_short_and_long_items_stand_in_their_order(text: str) -> None:
-    found = result(reading(SPACE + text))
+    found = result(reading(SPACE + text, []))
     expected = json.loads(text)
     assert found == expected and list(found) == list(expected)
 
@@ -110,7 +110,7 @@ def test_no_step_reads_many_items(monkeypatch: pytest.MonkeyPatch, item: str) ->
 
     monkeypatch.setattr(json, "loads", counted_batch)
     monkeypatch.setattr(jsontext, "_scalar", counted)
-    steps = reading(text)
+    steps = reading(text, [])
     found = None
     try:
         while True:

@@ -189,12 +189,10 @@ def _with_house_wildcards(name: str) -> str:
 def _without_prefix(text: str, anycast: Sequence[str], multicast: Sequence[str]) -> tuple[str, int]:
     """The name behind the longest prefix that fits, and what it means."""
     length = routing = 0
-    for prefix in anycast:
-        if len(prefix) > length and text.startswith(prefix):
-            length, routing = len(prefix), ANYCAST
-    for prefix in multicast:
-        if len(prefix) > length and text.startswith(prefix):
-            length, routing = len(prefix), MULTICAST
+    for prefixes, meant in ((anycast, ANYCAST), (multicast, MULTICAST)):
+        for prefix in prefixes:
+            if len(prefix) > length and text.startswith(prefix):
+                length, routing = len(prefix), meant
     return text[length:], routing
 
 

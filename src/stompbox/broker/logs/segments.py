@@ -224,10 +224,14 @@ class Segment:
 
 
 def _place(firsts: list[int], new: list[int]) -> None:
-    """Puts offsets into a sorted list, each once."""
+    """Puts offsets into a sorted list, each once. Only what they lie between is moved, which is little where they come in order; and what
+    is in two stretches that are sorted is sorted fast."""
     if new:
         low, high = bisect_left(firsts, min(new)), bisect_right(firsts, max(new))
-        firsts[low:high] = sorted({*firsts[low:high], *new})
+        between = firsts[low:high]
+        between += sorted({first for first in new if not _has(firsts, first)})
+        between.sort()
+        firsts[low:high] = between
 
 
 def _has(known: list[int], first: int) -> bool:
@@ -267,16 +271,9 @@ class _Offsets:
             self._join()
 
     def _join(self) -> None:
-        """Nothing stands apart any more. Only what it lies between is moved, which is little where what is delivered again comes in order;
-        and what is in two stretches that are sorted is sorted fast."""
-        firsts, late = self._firsts, self._late
-        if late:
-            low, high = bisect_left(firsts, late[0]), bisect_right(firsts, late[-1])
-            between = firsts[low:high]
-            between += [first for first in late if not _has(firsts, first)]
-            between.sort()
-            firsts[low:high] = between
-            self._late = _NONE
+        """Nothing stands apart any more."""
+        _place(self._firsts, self._late)
+        self._late = _NONE
 
     def _sweep(self, there: dict[int, T]) -> None:
         """Something is gone. Drops what is gone of the next FEW, when that is much, round and round: who takes out what lies in order is

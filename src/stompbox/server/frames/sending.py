@@ -34,7 +34,7 @@ from stompbox.server.addressing.routing import (
 )
 from stompbox.server.addressing.transforming import inward
 from stompbox.server.frames.subscribing import subscribe
-from stompbox.server.frames.transactions import transaction_of
+from stompbox.server.frames.transactions import press, transaction_of
 from stompbox.server.requests import dispatch, management
 from stompbox.stomp.codec import escape
 from stompbox.stomp.frames import Frame
@@ -239,18 +239,10 @@ def _send_with_care(connection: Speaker, event: Sends, route: Route) -> Iterator
     engine.prepare(runs, connection.allowance.maker)
     waits = engine.publish_all(runs, is_answered=bool(event.receipts))
     connection.reading.has_sent = True
-    _press(connection, runs)
+    press(connection, runs)
     if event.receipts:
         connection.confirm(event.receipts, waits=waits, unit=engine.commits.last if waits else None)
     return finishing(runs) if any(address.fanout is not None for address, _ in runs) else None
-
-
-def _press(connection: Speaker, runs: Sequence[tuple[Address, Run]]) -> None:
-    """Has a sender wait that has filled an address, or for a disk that takes nothing."""
-    engine = connection.broker.engine
-    for address, run in runs:
-        if engine.trouble is not None or address.limits is not None:
-            connection.broker.pressure.sent(connection, address, run)
 
 
 def _read_first(connection: Speaker, event: Sends, route: Route) -> Iterator[None]:
@@ -267,7 +259,7 @@ def _as_unit(connection: Speaker, event: Sends, runs: list[tuple[Address, Run]])
     yield
     waits = yield from committing(connection.broker.engine, unit, is_answered=bool(event.receipts))
     connection.reading.has_sent = True
-    _press(connection, unit.sends)
+    press(connection, unit.sends)
     if event.receipts:
         connection.confirm(event.receipts, waits=waits, unit=unit.unit)
     yield from letting_go(unit.sends)

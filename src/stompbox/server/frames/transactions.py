@@ -11,16 +11,18 @@ transaction again, by an ERROR of its own code; then the name is free.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker import transactions
+from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.fanout import finishing
 from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.subscriptions.subscribers import start
 from stompbox.broker.timers import Alarm
 from stompbox.broker.transactions import Transaction, committing, is_long, letting_go
 from stompbox.errors import IllegalFrame, Refused
+from stompbox.message import Run
 from stompbox.server.revoking import requiring_still
 from stompbox.stomp.frames import Frame
 
@@ -90,14 +92,20 @@ def commit(connection: Speaker, frame: Frame) -> Iterator[None]:
     for at in range(0, len(transaction.sends), LOOKED):
         if at:
             yield
-        for address, run in transaction.sends[at : at + LOOKED]:
-            if address.limits is not None or engine.trouble is not None:
-                connection.broker.pressure.sent(connection, address, run)
+        press(connection, transaction.sends[at : at + LOOKED])
     connection.reading.has_sent = bool(transaction.sends)
     connection.answer(frame, waits=waits and "receipt" in frame.headers, unit=transaction.unit)
     if not is_in_steps:  # else each part has come to all who get it
         yield from finishing(transaction.sends)
     yield from letting_go(transaction.sends)
+
+
+def press(connection: Speaker, sends: Sequence[tuple[Address, Run]]) -> None:
+    """Has a sender wait that has filled an address, or for a disk that takes nothing."""
+    engine = connection.broker.engine
+    for address, run in sends:
+        if engine.trouble is not None or address.limits is not None:
+            connection.broker.pressure.sent(connection, address, run)
 
 
 def abort(connection: Speaker, frame: Frame) -> Iterator[None]:

@@ -119,9 +119,11 @@ class Requests:
                 frame, serve = self.waiting.popleft()
                 if serve is _serve and frame.headers.get("request") in HARMLESS:
                     self._ending = _ending()
-                await serve(connection, frame)
-                self._ending = None
-                self._empty()
+                try:
+                    await serve(connection, frame)
+                finally:
+                    self._ending = None  # it has the task, whose end would have what was made here, for ever
+                    self._empty()
                 self.size -= size_of(frame)
                 if self._made:
                     self.size, self._made = self.size - self._made, 0
@@ -133,8 +135,6 @@ class Requests:
                     until = await turns.give_way()
         finally:
             self.is_serving = False
-            self._ending = None  # it has the task, whose end would have what was made here, for ever
-            self._empty()
 
     def _empty(self) -> None:
         """What a request had goes in steps: with names by the ten thousand it would take a turn of others to go at once."""

@@ -227,7 +227,7 @@ async def _require_all(connection: Asker, name: str) -> None:
     permissions = connection.broker.permissions
     async for address in in_turns(connection.broker.turns, read_by(connection.broker, name)):
         permissions.require(connection.user, Right.CONSUME, address.name)
-    patterns = list(connection.broker.engine.group_patterns.get(name, []))
+    patterns = connection.broker.engine.group_patterns.get(name, [])
     async for pattern in in_turns(connection.broker.turns, patterns):
         permissions.require(connection.user, Right.DELETE_DURABLE_QUEUE, pattern)
 

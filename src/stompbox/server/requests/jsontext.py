@@ -32,14 +32,14 @@ _written = json.JSONEncoder(separators=(",", ":"), check_circular=False).iterenc
 Container = dict[Any, Any] | list[Any]
 
 
-def reading(text: str | bytes, kept: list[Container] | None = None) -> Steps[Any]:
+def reading(text: str | bytes, kept: list[Container]) -> Steps[Any]:
     """The value of a text. Raises ValueError for one that is not JSON, RecursionError for one that is nested too deep. What is long is
     among the `kept` from the first step on, also where it is wrong in the end: it is to be emptied in steps when nobody needs it."""
     if len(text) <= AT_ONCE:
         return json.loads(text)
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
-    return (yield from _Reading(text).value([] if kept is None else kept))
+    return (yield from _Reading(text).value(kept))
 
 
 def emptying(containers: list[Container]) -> Iterator[None]:

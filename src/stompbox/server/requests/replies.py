@@ -112,7 +112,7 @@ async def json_object(connection: Asker, frame: Frame, text: str | bytes, where:
             "bad-json",
             f"{where} of request {frame.headers['request']} is {len(text)} bytes long; allowed are {MOST_JSON}",
         )
-    read: list[Container] | None = None
+    read: list[Container] = []
     if connection.requests is not None:
         connection.requests.count(GROWN * len(text))
         read = connection.requests.kept
