@@ -69,9 +69,8 @@ class Stompbox:
     source: Path | None = None  # of another checkout: the folder that has its packages
     admin: int = 0  # the port of its admin interface; 0: it has none
     secret: int = 0  # the port of its listener with TLS, where its options give it one
-    steps: Path | None = None  # where it is to tell its longest steps (longsteps.py),
-    turns: Path | None = None  # or what its turns have taken (turncosts.py)
-    profile: Path | None = None  # where it leaves what cProfile has counted, at its end
+    # the module that is run and its arguments, of which others than Stompbox itself run it: longsteps.py, turncosts.py, cProfile
+    program: tuple[str, ...] = ("stompbox",)
     _data: str = ""
     _process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
@@ -86,7 +85,7 @@ class Stompbox:
         serve = [
             sys.executable,
             "-m",
-            *self._program,
+            *self.program,
             "serve",
             "--listen",
             "tcp://127.0.0.1:0",
@@ -111,14 +110,6 @@ class Stompbox:
             self.stop()
             raise
         self.start_seconds = time.monotonic() - launched
-
-    @property
-    def _program(self) -> tuple[str, ...]:
-        if self.profile is not None:
-            return ("cProfile", "-o", str(self.profile), "-m", "stompbox")
-        if self.turns is not None:
-            return "bench.turncosts", str(self.turns)
-        return ("stompbox",) if self.steps is None else ("bench.longsteps", str(self.steps))
 
     def _wait_ready(self, process: subprocess.Popen[str]) -> int:
         port = 0

@@ -67,7 +67,8 @@ def profiled(load: Path, source: Path, row: Row | None, scale: float) -> tuple[C
     """All calls of a broker that has had this load, or none, and how many messages that was."""
     with tempfile.TemporaryDirectory(prefix="stompbox-calls-") as folder:
         profile, messages = Path(folder) / "profile", 1
-        broker = Stompbox(OUT / "calls.log", source=source, profile=profile)
+        program = ("cProfile", "-o", str(profile), "-m", "stompbox")
+        broker = Stompbox(OUT / "calls.log", source=source, program=program)
         broker.start()
         try:
             if row is not None:

@@ -130,31 +130,31 @@ def _parse() -> argparse.Namespace:
     looking.add_argument(
         "--steps",
         action="store_const",
-        const="steps",
+        const="bench.longsteps",
         dest="looker",
         help="tell the longest steps of Stompbox's loop, too, by CPU time (longsteps.py); it is slower then",
     )
     looking.add_argument(
         "--turns",
         action="store_const",
-        const="turns",
+        const="bench.turncosts",
         dest="looker",
         help="tell what the turns of Stompbox's loop take, too, by CPU time (turncosts.py)",
     )
     return parser.parse_args()
 
 
-LOOKERS: Final = {"steps": longsteps.tell, "turns": turncosts.tell}
+LOOKERS: Final = {"bench.longsteps": longsteps.tell, "bench.turncosts": turncosts.tell}
 
 
 def measured(name: str, broker_name: str, seconds: float, *, looker: str | None = None) -> Row:
-    """One attack on one broker. `looker`: of LOOKERS, what else is told of Stompbox."""
+    """One attack on one broker. `looker`: the module of LOOKERS by way of which Stompbox is started, to tell more."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "told" if looker and broker_name == "stompbox" else None
-        looked = {looker: told} if looker and told else {}
-        with _running(broker_name, ATTACKS[name], Path(folder), **looked) as broker:
+        told = Path(folder) / "told"
+        program = (looker, str(told)) if looker else ("stompbox",)
+        with _running(broker_name, ATTACKS[name], Path(folder), program) as broker:
             row = _attacked(name, broker_name, broker, seconds)
-            if looker and told:  # before its stop, which holds up nobody
+            if looker and broker_name == "stompbox":  # before its stop, which holds up nobody
                 LOOKERS[looker](longsteps.asked(broker.pid, told))
     return row
 
@@ -209,9 +209,7 @@ def _who_computes() -> Iterator[None]:
 
 
 @contextmanager
-def _running(
-    name: str, attack: Attack, folder: Path, *, steps: Path | None = None, turns: Path | None = None
-) -> Iterator[Broker]:
+def _running(name: str, attack: Attack, folder: Path, program: tuple[str, ...]) -> Iterator[Broker]:
     broker: Broker
     if name == "stompbox":
         settings = folder / "stompbox.toml"
@@ -222,9 +220,7 @@ def _running(
         if attack.is_tls:
             more, secret = with_tls(folder)
             options += more
-        broker = Stompbox(
-            folder / "log", options=options, admin=admin, secret=secret, steps=steps, turns=turns
-        )
+        broker = Stompbox(folder / "log", options=options, admin=admin, secret=secret, program=program)
     elif name in PEERS:
         broker = Peer(name)
     else:

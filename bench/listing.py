@@ -57,7 +57,7 @@ def main() -> int:
 
 def measured(folder: Path, queues: int, times: int) -> dict[str, dict[str, float]]:
     steps, figures = folder / "steps.json", {}
-    broker = Stompbox(folder / "log", steps=steps, admin=free_port())
+    broker = Stompbox(folder / "log", program=("bench.longsteps", str(steps)), admin=free_port())
     broker.start()
     scene = Scene(broker, steps, queues, 2 * queues, [])
     try:

@@ -96,9 +96,7 @@ class Steps:
 
     def tell_and_forget(self, path: Path) -> None:
         """Writes what was seen so far; the file is whole as soon as it is there."""
-        written = path.with_suffix(".new")
-        written.write_text(json.dumps(self.as_json(), indent=1))
-        os.replace(written, path)
+        write(path, self.as_json())
         self.longest, self.turns = [], []
         self._turn = 0.0  # what writing took is no stall of the broker's
         self.is_ready()
@@ -128,6 +126,13 @@ class Steps:
             ],
             "collections": dict(self.collections),
         }
+
+
+def write(path: Path, told: dict[str, Any]) -> None:
+    """The file is whole as soon as it is there."""
+    written = path.with_suffix(".new")
+    written.write_text(json.dumps(told, indent=1))
+    os.replace(written, path)
 
 
 def asked(pid: int, path: Path) -> dict[str, Any]:

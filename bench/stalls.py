@@ -220,7 +220,7 @@ def free_port() -> int:
 
 def measured(folder: Path, options: argparse.Namespace) -> dict[str, float]:
     steps = folder / "steps.json"
-    broker = Stompbox(folder / "log", steps=steps, admin=free_port())
+    broker = Stompbox(folder / "log", program=("bench.longsteps", str(steps)), admin=free_port())
     broker.start()
     scene = Scene(broker, steps, options.queues, options.waiting, [])
     found: dict[str, float] = {}

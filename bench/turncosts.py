@@ -10,8 +10,6 @@ time; waiting for them takes none of it. It runs on the loop that a broker has i
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import sys
 import time
@@ -21,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from bench.longsteps import at_first_freeze
+from bench.longsteps import at_first_freeze, write
 
 STEP: Final = 0.05  # ms by which turns are told apart
 LONG: Final = 5.0  # ms of a turn that others notice
@@ -85,10 +83,8 @@ class Costs:
         }
 
     def tell_and_forget(self, path: Path) -> None:
-        """Writes what there was; the file is whole as soon as it is there."""
-        written = path.with_suffix(".new")
-        written.write_text(json.dumps(self.as_json()))
-        os.replace(written, path)
+        """Writes what there was."""
+        write(path, self.as_json())
         self.forget()
 
 

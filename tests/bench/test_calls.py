@@ -51,7 +51,7 @@ def test_what_a_broker_calls_that_has_nothing_to_do_is_taken_off(
 ) -> None:
     loads: list[object] = []
     monkeypatch.setattr(Stompbox, "start", lambda self: written(tmp_path, 5 if not loads else 25))
-    monkeypatch.setattr(Stompbox, "stop", lambda self: (tmp_path / "profile").rename(self.profile))
+    monkeypatch.setattr(Stompbox, "stop", lambda self: (tmp_path / "profile").rename(self.program[2]))
     monkeypatch.setattr(calls, "run_row", lambda _, __, row, *___, **____: SOUND)
     monkeypatch.setattr(calls, "say", loads.append)
     idle, _ = calls.profiled(Path("load"), tmp_path / "src", None, 1.0)
@@ -84,7 +84,7 @@ def test_what_has_changed_most_comes_first_and_a_row_beyond_the_limit_is_named()
 
 def test_a_load_that_goes_wrong_is_no_figure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Stompbox, "start", lambda self: written(tmp_path, 1))
-    monkeypatch.setattr(Stompbox, "stop", lambda self: (tmp_path / "profile").rename(self.profile))
+    monkeypatch.setattr(Stompbox, "stop", lambda self: (tmp_path / "profile").rename(self.program[2]))
     monkeypatch.setattr(calls, "run_row", lambda *_, **__: {**SOUND, "received": 9})
     with pytest.raises(BenchError, match="row waiting-16: 1 lost"):
         calls.profiled(Path("load"), tmp_path / "src", WAITING, 1.0)

@@ -143,12 +143,9 @@ def messages(data: bytes) -> Iterator[bytes]:
     """`data` cut between frames, so that none has several frames in more than MESSAGE octets. A frame is not cut."""
     start = at = 0
     size = len(data)
-    # the line by which the frame before says its length, and what it says: the next one often ends with the same
-    last, length = b"", 0
     while size - start > MESSAGE and at < size:
         head = data.find(b"\n\n", at)
-        if not last or head - len(last) <= at or not data.startswith(last, head - len(last)):
-            last, length = _last_line(data, at, head)
+        last, length = _last_line(data, at, head)
         stop = head + 2 + length if length >= 0 else data.find(b"\0", head + 2)
         # NUL and LF; or all: a piece of a large frame
         end = stop + 2 if head >= 0 and 0 <= stop < size - 2 else size
