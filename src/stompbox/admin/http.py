@@ -25,6 +25,7 @@ from stompbox.server.transport.tlstransport import TlsTransport
 
 if TYPE_CHECKING:
     from stompbox.admin.listening import AdminListener
+    from stompbox.server.transport.reading import Reader
 
 # at a time; a newcomer takes the place of one that does not ask, and gets 503 when all are being answered
 CONNECTIONS: Final = 100
@@ -121,7 +122,7 @@ class HttpProtocol(H11Protocol):
         self.answered = asyncio.Event()  # once
         self._inner, self.app = self.app, self._answer
 
-    def accepted(self, transport: asyncio.Transport) -> None:
+    def accepted(self, transport: asyncio.Transport, reader: Reader) -> None:
         """The hand-shake of TLS is still to come: it has a deadline, and a place as everybody."""
         self.transport = transport
         peer = transport.get_extra_info("peername")
@@ -367,7 +368,7 @@ async def serve(listener: AdminListener, config: uvicorn.Config) -> HttpServer:
         return HttpProtocol(config, state, app_state, loop, listener)
 
     def secured(context: ssl.SSLContext) -> TlsTransport:
-        return TlsTransport(connected(), context, loop, listener.broker.turns.line)
+        return TlsTransport(connected(), context, loop, listener.broker.turns)
 
     accepting = connected if listener.context is None else partial(secured, listener.context)
     servers = [

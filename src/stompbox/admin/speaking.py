@@ -310,7 +310,7 @@ class Inside:
     def abort(self) -> None:
         """Nothing is left to be cut off: see `close`."""
 
-    def enter(self) -> None:
+    def enter(self, user: str) -> None:
         """No listener counts it."""
 
     def probe(self, seconds: int) -> None:

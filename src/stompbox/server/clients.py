@@ -85,7 +85,7 @@ class Clients:
             raise Refused(
                 "too-many-connections", f"user {user.name!r} has {most} connections, which is the limit"
             )
-        connection.transport.enter()
+        connection.transport.enter(user.name)
         options = connection.options
         limits = options.max_addresses_per_user, options.max_queues_per_user, options.max_positions_per_user
         connection.user, maker = self._shared(user, Maker(user.name, *limits))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     Lost = tuple[ClientConnection, Consumer | None, StompboxError]
     """A connection, or one of its subscriptions, and why it ends."""
 
+PASSED: Final = 5  # steps that a consumer takes which stays as it is
 STEP: Final = 100  # queues of a subscription for which one step asks for the right
 FEW: Final = 20  # subscriptions of a connection for which one step does
 
@@ -126,9 +127,12 @@ def _refusal(connection: ClientConnection, consumer: Consumer) -> Generator[None
 
 def orphaned(consumers: Iterable[Consumer]) -> Iterator[None]:
     """Their queues were deleted: those that have no other one end, each in a step. Who has subscribed to a wildcard waits for more."""
-    for consumer in consumers:
+    for number, consumer in enumerate(consumers, 1):
         connection: ClientConnection = consumer.owner
         if consumer.bindings or consumer.is_watching or connection.is_ended:
+            if number % STEP == 0:
+                connection.broker.engine.work.spend(PASSED * STEP)
+                yield
             continue
         error = Refused(
             "queue-deleted", f"there is no {consumer.destination[:80]!r} any more: it was deleted"

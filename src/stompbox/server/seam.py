@@ -291,8 +291,9 @@ class Transport(Protocol):
         """Writes what is left, lets the peer read it, closes (STOMP 1.2, Connection Lingering)."""
 
     def abort(self) -> None: ...
-    def enter(self) -> None:
-        """The client logs in: no longer has it to hurry. Raises Refused where the listener has enough connections."""
+    def enter(self, user: str) -> None:
+        """The client logs in: no longer has it to hurry, and it is read as one of its user's. Raises Refused where the listener has enough
+        connections."""
 
     @property
     def unread(self) -> int:

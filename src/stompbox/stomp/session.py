@@ -72,12 +72,16 @@ DURABLE_NAMES: Final = (
 )
 
 
-class Session:
-    """One connection's state. `receive` moves it, or raises IllegalFrame and leaves it as it was."""
+class Dialect:
+    """What of the rules is not asked of the clients of a listener, all of whom share it."""
 
     __slots__ = (
-        "allow_bodies", "allow_transacted_subscriptions", "always_may_nack", "makes_ids", "needs_no_ids", "state", "version",
-    )  # fmt: skip
+        "allow_bodies",
+        "allow_transacted_subscriptions",
+        "always_may_nack",
+        "makes_ids",
+        "needs_no_ids",
+    )
 
     def __init__(
         self,
@@ -88,13 +92,25 @@ class Session:
         makes_ids: bool = False,
         always_may_nack: bool = False,
     ) -> None:
-        self.state = SessionState.NEW
-        self.version: Version = V10
         self.allow_bodies = allow_bodies
         self.allow_transacted_subscriptions = allow_transacted_subscriptions
         self.needs_no_ids = needs_no_ids  # of subscriptions, in no version
         self.makes_ids = makes_ids  # of subscriptions that came without, which ACK must name then
         self.always_may_nack = always_may_nack  # in 1.0, too
+
+
+STRICT: Final = Dialect()
+
+
+class Session:
+    """One connection's state. `receive` moves it, or raises IllegalFrame and leaves it as it was."""
+
+    __slots__ = ("dialect", "state", "version")
+
+    def __init__(self, dialect: Dialect = STRICT) -> None:
+        self.state = SessionState.NEW
+        self.version: Version = V10
+        self.dialect = dialect
 
     def receive(self, frame: Frame) -> None:
         next_state = LEGAL.get((self.state, frame.command))
@@ -137,12 +153,12 @@ class Session:
 
     def _check(self, frame: Frame) -> None:
         command, headers, version = frame.command, frame.headers, self.version
-        if command == "NACK" and not (version.may_nack or self.always_may_nack):
+        if command == "NACK" and not (version.may_nack or self.dialect.always_may_nack):
             raise IllegalFrame("unknown-command", f"NACK is no command of STOMP {version.name}", closes=True)
         if (
             frame.body
             and command not in COMMANDS_WITH_BODY
-            and not (version.may_ignore_bodies or self.allow_bodies)
+            and not (version.may_ignore_bodies or self.dialect.allow_bodies)
         ):
             raise IllegalFrame(
                 "body-not-allowed",
@@ -159,7 +175,7 @@ class Session:
         if (
             command == "SUBSCRIBE"
             and version.needs_subscription_id
-            and not (self.needs_no_ids or self.makes_ids)
+            and not (self.dialect.needs_no_ids or self.dialect.makes_ids)
             and "id" not in headers
         ):
             raise IllegalFrame("missing-id", f"SUBSCRIBE needs an id header in STOMP {version.name}")
@@ -169,13 +185,13 @@ class Session:
             self._check_ack(frame)
 
     def _is_transacted(self, command: str) -> bool:
-        return command == "SUBSCRIBE" and self.allow_transacted_subscriptions
+        return command == "SUBSCRIBE" and self.dialect.allow_transacted_subscriptions
 
     def _check_unsubscribe(self, frame: Frame) -> None:
         headers = frame.headers
         if "id" in headers or any(name in headers for name in DURABLE_NAMES):
             return
-        if self.version.needs_subscription_id and not (self.needs_no_ids or self.makes_ids):
+        if self.version.needs_subscription_id and not (self.dialect.needs_no_ids or self.dialect.makes_ids):
             raise IllegalFrame("missing-id", f"UNSUBSCRIBE needs an id header in STOMP {self.version.name}")
         if "destination" not in headers:
             raise IllegalFrame("missing-id", "UNSUBSCRIBE needs an id or a destination header")
@@ -185,7 +201,7 @@ class Session:
         if not headers.get(version.ack_header):
             text = f"{frame.command} needs the header {version.ack_header} in STOMP {version.name}"
             raise IllegalFrame(f"missing-{version.ack_header}", text)
-        if version.ack_needs_subscription and "subscription" not in headers and not self.needs_no_ids:
+        if version.ack_needs_subscription and "subscription" not in headers and not self.dialect.needs_no_ids:
             raise IllegalFrame(
                 "missing-subscription",
                 f"{frame.command} needs the header subscription in STOMP {version.name}",

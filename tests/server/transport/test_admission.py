@@ -12,6 +12,7 @@ from stompbox.server.transport.admission import Admission
 class Visitor:
     def __init__(self, place: object) -> None:
         self.place = place
+        self.network = ""
         self.told: StompboxError | None = None
 
     def dismiss(self, error: StompboxError) -> None:

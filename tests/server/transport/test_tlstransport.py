@@ -11,7 +11,9 @@ from typing import cast
 
 import pytest
 
+from stompbox.server.transport.reading import Reader
 from stompbox.server.transport.tlstransport import ANSWERS, PIECE, RECORDS, SMALL, STEP, TlsTransport
+from stompbox.server.turns import OfLoop
 from tests.certificates import of_localhost
 
 MEGABYTE = bytes(range(256)) * 4096
@@ -58,7 +60,7 @@ class Visitor:
         self.told: list[object] = []
         self.transport: TlsTransport | None = None
 
-    def accepted(self, transport: asyncio.Transport) -> None:
+    def accepted(self, transport: asyncio.Transport, reader: Reader) -> None:
         assert transport.get_extra_info("peername") == ("192.0.2.1", 5)
         self.told.append("accepted")
 
@@ -91,6 +93,12 @@ class Line:
         self.wait = wait
 
 
+def turns(loop: asyncio.AbstractEventLoop, line: Line) -> OfLoop:
+    found = OfLoop(loop)
+    found.line = line  # type: ignore[assignment]  # as much of one as it uses
+    return found
+
+
 class Ends:
     """Both ends, before the hand-shake."""
 
@@ -104,7 +112,8 @@ class Ends:
         self.waiting: list[Callable[[], None]] = []
         self.loop = cast(asyncio.AbstractEventLoop, SimpleNamespace(call_soon=self.waiting.append))
         self.line = Line(self.waiting.append)
-        self.server = TlsTransport(self.visitor, context, self.loop, self.line)
+        self.turns = turns(self.loop, self.line)
+        self.server = TlsTransport(self.visitor, context, self.loop, self.turns)
         self.server.connection_made(cast(asyncio.BaseTransport, self.raw))
         trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
@@ -258,7 +267,7 @@ def test_what_comes_later_does_not_come_before(tmp_path: object) -> None:
     def at_once(work: Callable[[], None]) -> None:
         work()
 
-    ends.server = TlsTransport(ends.visitor, context, ends.loop, Line(at_once))
+    ends.server = TlsTransport(ends.visitor, context, ends.loop, turns(ends.loop, Line(at_once)))
     ends.server.connection_made(cast(asyncio.BaseTransport, ends.raw))
     ends.shake_hands()
     say_little(ends)
@@ -376,7 +385,7 @@ def test_who_has_no_version_in_common_is_told(tmp_path: object) -> None:
     ends = Ends(tmp_path, ssl.TLSVersion.TLSv1_2)
     context = ends.server.get_extra_info("ssl_object").context
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    ends.server = TlsTransport(ends.visitor, context, ends.loop, ends.line)
+    ends.server = TlsTransport(ends.visitor, context, ends.loop, ends.turns)
     ends.server.connection_made(cast(asyncio.BaseTransport, ends.raw))
     with pytest.raises(ssl.SSLError, match=r"(?i)version"):
         ends.shake_hands()

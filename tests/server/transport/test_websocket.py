@@ -69,7 +69,7 @@ class Ends:
     def client_of(self, *_: object) -> Ends:
         return self
 
-    def enter(self) -> None:
+    def enter(self, user: str) -> None:
         """Logged in."""
 
     def receive(self, data: bytes) -> None:
@@ -140,7 +140,7 @@ def test_little_that_inflates_to_very_much_is_inflated_a_portion_in_a_turn() -> 
         ends, parse_listener("tcp://127.0.0.1:0?webSocketCompressionSupported=true"), ends, "127.0.0.1"
     )
     web.receive(COMPRESSED)
-    web.enter()
+    web.enter("guest")
     (extension,) = web.protocol.extensions
     assert "no_context_takeover" in ends.answered
     sizes, count = [1 << 20, 1 << 18, inflating.PIECE, 100], 0
@@ -178,7 +178,7 @@ def compressing(url: str = "tcp://127.0.0.1:0?webSocketCompressionSupported=true
     ends: Any = Ends()
     web = WebSocket(ends, parse_listener(url), ends, "127.0.0.1")
     web.receive(COMPRESSED)
-    web.enter()
+    web.enter("guest")
     return ends, web
 
 

@@ -62,6 +62,7 @@ def begin(connection: Speaker, frame: Frame) -> None:
             f"a connection has no more than {connection.options.max_transactions} open transactions",
         )
     transaction = Transaction(name, connection.allowance.maker, connection.broker.permissions.number)
+    connection.transactions = connection.transactions or {}
     connection.transactions[name] = transaction
     connection.timed_out.pop(name, None)
     connection.broker.timeouts.begun(connection, transaction)

@@ -66,7 +66,7 @@ class Kind(IntEnum):
     CLOSE = 36
     ABORT = 37
     FINISH = 38
-    ENTERED = 39
+    ENTERED = 39  # the user's name
     DISMISS = 40  # `Fault`
     PROBE = 41  # COUNT: seconds
     STOP_ACCEPTING = 42

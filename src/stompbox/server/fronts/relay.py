@@ -188,7 +188,7 @@ class Front:
         elif kind == Kind.CLOSE:
             relay.close()
         elif kind == Kind.ENTERED:
-            relay.enter()
+            relay.enter(payload.decode())
         elif kind == Kind.PROBE:
             accepted.probe(numbers(COUNT, payload)[0])
             self.watch(relay)
@@ -461,9 +461,9 @@ class Relay:
             self._is_choked = True
             self.look()
 
-    def enter(self) -> None:
+    def enter(self, user: str) -> None:
         self.is_logged_in = True
-        self.transport.enter()
+        self.transport.enter(user)
         self.look()
 
     def close(self) -> None:

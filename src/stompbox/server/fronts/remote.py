@@ -72,6 +72,7 @@ class RemoteSocket:
         "connection",
         "is_clogged",
         "line",
+        "network",
         "number",
         "peer",
         "port",
@@ -83,6 +84,7 @@ class RemoteSocket:
         self.number = number
         self.acceptor = acceptor
         self.peer = peer
+        self.network = ""
         self.certificate_name = ""
         self.port = 0
         self.connection: Connection | None = None
@@ -224,11 +226,11 @@ class RemoteSocket:
 
     # The transport of a Connection
 
-    def enter(self) -> None:
+    def enter(self, user: str) -> None:
         """Logs in. Raises Refused where the listener has enough of them."""
         if self in self.line.broker.sockets:
             self.acceptor.admission.enter(self, self.acceptor.listener.options)
-            self.line.say(Kind.ENTERED, self.number)
+            self.line.say(Kind.ENTERED, self.number, user.encode())
 
     @property
     def unread(self) -> int:

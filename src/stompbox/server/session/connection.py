@@ -82,18 +82,17 @@ class Connection(Writing):
         )
         self.upload: Upload | None = None  # a large body that is coming in
         self.consumers: dict[str, Consumer] = {}
-        self.transactions: dict[str, Transaction] = {}
+        self.transactions: dict[str, Transaction] = _NOTHING
         # transactions that the broker has aborted, and the client does not know
         self.timed_out: dict[str, None] = _NOTHING
         self.transacted: dict[Consumer, bool] = (
             _NOTHING  # subscriptions that wait for BEGIN; True: with ack:auto
         )
         self.reading = Reading(self)
-        most_bindings = options.max_bindings, options.max_bindings_per_user
         self.allowance = Allowance(
             broker.engine.unacknowledged,
             max(MOST_OUT, options.max_connection_memory),
-            most_bindings,
+            _pair(options.max_bindings, options.max_bindings_per_user),
             self.account,
         )
         self._afterwards: Callable[[], None] | None = None  # when what it held has gone back
@@ -350,7 +349,7 @@ class Connection(Writing):
 
     def _leaving(self, *, is_failure: bool) -> Iterator[None]:
         engine = self.broker.engine
-        open_ones, self.transactions = self.transactions, {}
+        open_ones, self.transactions = self.transactions, _NOTHING
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
             consumer.is_started = False
@@ -438,6 +437,12 @@ def limits_of(options: ListenerOptions) -> FrameLimits:
 
 
 @lru_cache(64)
-def _limits(head: int, headers: int, body: int, control: int, before_login: int) -> FrameLimits:
+def _pair(most: int, most_of_user: int) -> tuple[int, int]:
     """Gives one object to all connections of a listener."""
+    return most, most_of_user
+
+
+@lru_cache(64)
+def _limits(head: int, headers: int, body: int, control: int, before_login: int) -> FrameLimits:
+    """The same."""
     return FrameLimits(head, headers, body, control, before_login)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from stompbox.stomp import encode
 from stompbox.stomp.codec import escape
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.heartbeat import Pulse
-from stompbox.stomp.session import Session
+from stompbox.stomp.session import Dialect, Session
 
 if TYPE_CHECKING:
     from stompbox.server.closings import Why
@@ -50,11 +51,13 @@ class Writing(metaclass=ABCMeta):
         self.peer = peer
         self.session_id = broker.new_session()
         self.session = Session(
-            allow_bodies=options.allow_bodies,
-            allow_transacted_subscriptions=options.transacted_subscriptions,
-            needs_no_ids=options.openmq_subscription_ids or not options.require_ids,
-            makes_ids=options.default_subscription_ids,
-            always_may_nack=options.nack_in_every_version,
+            _dialect(
+                options.allow_bodies,
+                options.transacted_subscriptions,
+                options.openmq_subscription_ids or not options.require_ids,
+                options.default_subscription_ids,
+                options.nack_in_every_version,
+            )
         )
         self.names = broker.names_of(options)
         self.out: list[bytes] = []
@@ -257,3 +260,15 @@ class Writing(metaclass=ABCMeta):
     @property
     def name(self) -> str:
         return f"connection {self.session_id} from {self.peer}"
+
+
+@lru_cache(64)
+def _dialect(bodies: bool, transacted: bool, no_ids: bool, made_ids: bool, nack: bool) -> Dialect:
+    """Gives one object to all connections of a listener."""
+    return Dialect(
+        allow_bodies=bodies,
+        allow_transacted_subscriptions=transacted,
+        needs_no_ids=no_ids,
+        makes_ids=made_ids,
+        always_may_nack=nack,
+    )

@@ -34,7 +34,10 @@ _NETWORK: Final = 64  # bits of an IPv6 address that one customer has; the other
 
 
 class Visitor(Protocol):
-    """A socket that a listener has accepted. `place`: the process whose file it takes, this one or a front."""
+    """A socket that a listener has accepted. `place`: the process whose file it takes, this one or a front. `network`: the address by
+    which it is counted; none: it is not."""
+
+    network: str
 
     @property
     def place(self) -> object: ...
@@ -53,7 +56,6 @@ class Admission:
         self.entered: dict[Visitor, None] = {}
         self.leaving: dict[Visitor, None] = {}
         self.of_address: Counter[str] = Counter()
-        self._address: dict[Visitor, str] = {}
 
     def arrive(self, visitor: Visitor, options: ListenerOptions, *, is_crowded: bool) -> None:
         """Counts a socket that was accepted. `is_crowded`: its process has more of them than the system lets it have."""
@@ -78,7 +80,7 @@ class Admission:
         if 0 <= most <= self.of_address[address]:
             text = f"{address} has {self.of_address[address]} connections; the limit is {most} (maxConnectionsPerAddress)"
             raise Refused("too-many-connections", text, closes=True)
-        self._address[visitor] = address
+        visitor.network = address
         self.of_address[address] += 1
 
     def enter(self, visitor: Visitor, options: ListenerOptions) -> None:
@@ -93,8 +95,8 @@ class Admission:
         """Counts off a socket that is to go: it gives back what it took, however long it lingers."""
         self.strangers.pop(visitor, None)
         self.entered.pop(visitor, None)
-        address = self._address.pop(visitor, None)
-        if address is not None:
+        address, visitor.network = visitor.network, ""
+        if address:
             self.of_address[address] -= 1
             if not self.of_address[address]:
                 del self.of_address[address]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stompbox.errors import StompboxError
     from stompbox.server.addressing.transforming import Transform
     from stompbox.server.seam import Peer, Transport
+    from stompbox.server.transport.reading import Sockets
 
 
 class Behind(Protocol):
@@ -73,6 +74,8 @@ class Turns(Protocol):
     def few(self) -> Callable[[Callable[[], None]], None]: ...
     @property
     def line(self) -> Line: ...
+    @property
+    def sockets(self) -> Sockets: ...
 
 
 class Host(Protocol):

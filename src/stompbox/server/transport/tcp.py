@@ -19,8 +19,8 @@ from stompbox.server import systemd
 from stompbox.server.faults import guarded
 from stompbox.server.transport import descriptors, proxy, unixsocket
 from stompbox.server.transport.admission import Admission, no_files
-from stompbox.server.transport.crowd import Crowd
 from stompbox.server.transport.deadlines import Deadlines
+from stompbox.server.transport.reading import Reader
 from stompbox.server.transport.tls import tls_context
 from stompbox.server.transport.tlstransport import TlsTransport
 from stompbox.server.turns import FEW
@@ -54,29 +54,25 @@ class Socket(asyncio.Protocol):
     """
 
     __slots__ = (
-        "__weakref__", "_awaits_proxy", "_closing", "_crowd", "_deadline", "_deadlines", "_dropped", "_first", "_is_half_closed",
-        "_is_held", "_is_met_soon", "_is_over", "_is_readable", "_library", "_raw", "_receiver", "_transport", "admission", "broker",
-        "is_clogged", "listener", "peer", "port",
+        "__weakref__", "_acceptor", "_awaits_proxy", "_closing", "_deadline", "_dropped", "_first", "_is_half_closed", "_is_met_soon",
+        "_is_over", "_reader", "_receiver", "_transport", "broker", "is_clogged", "listener", "network", "peer", "port",
     )  # fmt: skip
 
     def __init__(self, broker: Host, acceptor: Acceptor) -> None:
         self.broker = broker
         self.listener = acceptor.listener
-        self.admission = acceptor.admission
-        self._crowd = acceptor.crowd
-        self._deadlines = acceptor.deadlines
-        self._library = acceptor.library
+        self._acceptor = acceptor
         self.is_clogged = False
         self.peer = "local"
+        self.network = ""
         self.port = 0
-        self._is_readable = not self.listener.is_tls  # the TLS hand-shake is done
         self._closing = False
         self._dropped = 0  # octets that came meanwhile
         self._is_half_closed = False
         self._is_over = False  # whoever stood behind it knows that its peer is gone
         self._receiver: Behind | None = None
         self._first = b""
-        self._is_held = self._is_met_soon = False
+        self._is_met_soon = False
         self._awaits_proxy = self.listener.options.proxy_protocol_enabled
 
     @property
@@ -84,9 +80,10 @@ class Socket(asyncio.Protocol):
         """The process that has it is this one."""
 
     @guarded
-    def accepted(self, transport: asyncio.Transport) -> None:
+    def accepted(self, transport: asyncio.Transport, reader: Reader) -> None:
         """The first that is known of it; with TLS the hand-shake is still to come."""
-        self._transport = self._raw = transport
+        self._transport = transport
+        self._reader = reader
         if isinstance(self.broker.loop, asyncio.BaseEventLoop):
             _send_at_once(transport)
         name = transport.get_extra_info("peername")
@@ -95,15 +92,15 @@ class Socket(asyncio.Protocol):
         self.port = int(name[1]) if name and isinstance(name, tuple) else 0
         self.broker.sockets.add(self)
         options = self.listener.options
-        self._deadline: Lane | None = self._deadlines.within(
+        self._deadline: Lane | None = self._acceptor.deadlines.within(
             options.handshake_timeout / 1000, self, self._late
         )
         descriptors.SOCKETS.add(self)
-        beyond = len(descriptors.SOCKETS) - self.admission.most_sockets
-        if beyond > min(descriptors.LINGERING, self.admission.most_sockets):
+        beyond = len(descriptors.SOCKETS) - self._acceptor.admission.most_sockets
+        if beyond > min(descriptors.LINGERING, self._acceptor.admission.most_sockets):
             self._turn_away(no_files())
             return
-        self.admission.arrive(self, options, is_crowded=beyond > 0)
+        self._acceptor.admission.arrive(self, options, is_crowded=beyond > 0)
         if not self._awaits_proxy:
             self._is_located()
 
@@ -111,11 +108,11 @@ class Socket(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begins to read from the socket, or the hand-shake of TLS."""
         if not self.listener.is_tls:
-            self.accepted(cast(asyncio.Transport, transport))
+            raw = cast(asyncio.Transport, transport)
+            self.accepted(raw, self.broker.turns.sockets.reads(raw, self))
         elif self._closing:
             cast(asyncio.Transport, transport).abort()
             return
-        self._is_readable = True
         self._transport = cast(asyncio.Transport, transport)
         self._limit_buffer()
 
@@ -126,7 +123,7 @@ class Socket(asyncio.Protocol):
     def _is_located(self) -> bool:
         """Whether its address may have one connection more."""
         try:
-            self.admission.locate(self, self.peer, self.listener.options)
+            self._acceptor.admission.locate(self, self.peer, self.listener.options)
         except Refused as error:
             self.dismiss(error)
             return False
@@ -156,7 +153,6 @@ class Socket(asyncio.Protocol):
         if self._closing:
             self._drop(len(data))
             return
-        self._crowd.spoke()
         self._first += data
         if self._awaits_proxy and not self._introduced():
             return
@@ -180,7 +176,7 @@ class Socket(asyncio.Protocol):
             return
         first = self._first
         if first.startswith(HTTP):
-            websocket = self._library.websocket
+            websocket = self._acceptor.library.websocket
             if websocket is None:
                 self._await_library()
                 return
@@ -194,8 +190,9 @@ class Socket(asyncio.Protocol):
     def _await_library(self) -> None:
         """Reads no further until WebSocket is there; what has come waits."""
         self.pause_reading()
-        if self not in self._library.waiting:
-            self._library.load(self)
+        library = self._acceptor.library
+        if self not in library.waiting:
+            library.load(self)
 
     @guarded
     def library_loaded(self) -> None:
@@ -238,12 +235,13 @@ class Socket(asyncio.Protocol):
         self._closing = True
         self._transport.abort()
 
-    def enter(self) -> None:
+    def enter(self, user: str) -> None:
         """Logs in. Raises Refused where the listener has enough of them."""
         if self not in self.broker.sockets:
             # gone while its login was verified: what it said is obeyed, and it takes no room
             return
-        self.admission.enter(self, self.listener.options)
+        self._acceptor.admission.enter(self, self.listener.options)
+        self._reader.enter(user or self.peer)
         self._in_time()
 
     def _in_time(self) -> None:
@@ -269,13 +267,12 @@ class Socket(asyncio.Protocol):
         if not self._transport.can_write_eof():  # TLS closes, once the system has taken what was written
             if not self._closing:
                 self._in_time()
-                self._deadline = self._deadlines.within(LAST_WORDS, self, self._raw.abort)
+                self._deadline = self._acceptor.deadlines.within(LAST_WORDS, self, self._reader.abort)
             return False
         if not self._closing and receiver is not None and receiver.says_its_last():
             self._in_time()
-            self._deadline = self._deadlines.within(LAST_WORDS, self, self.finish)
+            self._deadline = self._acceptor.deadlines.within(LAST_WORDS, self, self.finish)
             return True
-        self._crowd.spoke()
         if not self._closing and receiver is not None:
             # it gets nothing more, however long the socket waits for its turn
             self._leave()
@@ -290,9 +287,10 @@ class Socket(asyncio.Protocol):
                 f"connection from {self.peer}", PeerError("tls-handshake-failed", text), closes=True
             )
         self._closing = True
-        self.admission.gone(self)
+        self._acceptor.admission.gone(self)
         self.broker.sockets.discard(self)
         descriptors.SOCKETS.discard(self)
+        self._reader.end()
         self._leave()
 
     def _leave(self) -> None:
@@ -366,29 +364,21 @@ class Socket(asyncio.Protocol):
             self._transport.write(data)
 
     def pause_reading(self) -> None:
-        self._is_held = False
-        if not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._reads.pause_reading()
 
     def resume_reading(self) -> None:
-        self._is_held = False
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._reads.resume_reading()
 
-    # A stranger, as one of very many (crowd.py)
+    @property
+    def _is_readable(self) -> bool:
+        """The hand-shake of TLS is done."""
+        return not self.listener.is_tls or isinstance(self._transport, TlsTransport)
 
-    def hold_off(self) -> bool:
+    @property
+    def _reads(self) -> Reader | TlsTransport:
+        """Who gives it what was read."""
         transport = self._transport
-        # a hand-shake of TLS reads by itself
-        if self.listener.is_tls or transport.is_closing() or not transport.is_reading():
-            return False
-        transport.pause_reading()
-        self._is_held = True
-        return True
-
-    def read_on(self) -> None:
-        if self._is_held:
-            self.resume_reading()
+        return transport if isinstance(transport, TlsTransport) else self._reader
 
     def close(self) -> None:
         """Half-closes where TCP can, reads and drops what comes, and closes when the peer does, or after LINGER."""
@@ -396,7 +386,7 @@ class Socket(asyncio.Protocol):
             return
         self._closing = True
         self._in_time()
-        self.admission.linger(self)
+        self._acceptor.admission.linger(self)
         if self._is_half_closed:
             self.finish()
             return
@@ -408,7 +398,7 @@ class Socket(asyncio.Protocol):
         except OSError:  # the peer is gone
             self._transport.abort()
             return
-        self._deadline = self._deadlines.within(LINGER, self, self._close_now)
+        self._deadline = self._acceptor.deadlines.within(LINGER, self, self._close_now)
 
     def _drop(self, size: int) -> None:
         """The system may have megabytes of it, and gives them all in one turn, if nobody stops it."""
@@ -426,7 +416,7 @@ class Socket(asyncio.Protocol):
         self._in_time()
         if self in self.broker.sockets:  # it has not gone meanwhile
             self._transport.close()
-            self._deadline = self._deadlines.within(seconds, self, self._transport.abort)
+            self._deadline = self._acceptor.deadlines.within(seconds, self, self._transport.abort)
 
     def abort(self) -> None:
         self._transport.abort()
@@ -481,8 +471,6 @@ class Acceptor:
         """Raises ConfigError for certificates or a transformer that cannot be loaded."""
         self.broker = broker
         self.admission = admission or Admission()
-        strangers = cast("dict[Socket, None]", self.admission.strangers)  # whom it has let in are its own
-        self.crowd = Crowd(broker.loop, broker.turns.few, strangers)
         self.deadlines = Deadlines(broker.loop, broker.turns.few)
         self.library = WebSocketLibrary(broker)
         self.listener, self.context = self.prepare(listener)
@@ -513,7 +501,7 @@ class Acceptor:
         accepted = self.newcomer()
         if self.context is None:
             return accepted
-        return TlsTransport(accepted, self.context, self.broker.loop, self.broker.turns.line)
+        return TlsTransport(accepted, self.context, self.broker.loop, self.broker.turns)
 
     def newcomer(self) -> Socket:
         return Socket(self.broker, self)

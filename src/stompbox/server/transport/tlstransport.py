@@ -19,7 +19,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 if TYPE_CHECKING:
-    from stompbox.server.transport.host import Line
+    from stompbox.server.transport.host import Turns
+    from stompbox.server.transport.reading import Reader
 
 PIECE: Final = 16 << 10  # octets: what one record holds at the most (RFC 8446, 5.1)
 ANSWERS: Final = 64 << 10  # octets of what TLS itself says, like new keys, that a peer may leave unread
@@ -31,7 +32,7 @@ RECORDS: Final = 64  # records, that are deciphered in one go of others: 0.2 ms
 class Visitor(Protocol):
     """Who is told of a socket before and after its hand-shake."""
 
-    def accepted(self, transport: asyncio.Transport) -> None:
+    def accepted(self, transport: asyncio.Transport, reader: Reader) -> None:
         """The first that is known of it. What it closes or aborts is that transport until `connection_made`."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -52,7 +53,7 @@ class TlsTransport(asyncio.Protocol):
 
     __slots__ = (
         "__weakref__", "_error", "_fault", "_incoming", "_is_closing", "_is_full", "_is_lost", "_is_met", "_is_paused", "_is_planned",
-        "_left", "_line", "_loop", "_object", "_outgoing", "_raw", "_visitor",
+        "_left", "_loop", "_object", "_outgoing", "_raw", "_reader", "_turns", "_visitor",
     )  # fmt: skip
 
     def __init__(
@@ -60,10 +61,10 @@ class TlsTransport(asyncio.Protocol):
         visitor: Visitor,
         context: ssl.SSLContext,
         loop: asyncio.AbstractEventLoop,
-        line: Line,
+        turns: Turns,
     ) -> None:
         self._loop = loop
-        self._line = line
+        self._turns = turns
         # until it is told of the end: it knows its transport, which is this
         self._visitor: Visitor | None = visitor
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -82,20 +83,21 @@ class TlsTransport(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
+        self._reader = self._turns.sockets.reads(self._raw, self)
         if self._visitor is not None:
-            self._visitor.accepted(self._raw)
+            self._visitor.accepted(self._raw, self._reader)
 
     def data_received(self, data: bytes) -> None:
         """Deciphers a small read at once, where nobody waits; what is more waits for its turn, and nothing is read meanwhile."""
         if self._is_closing:
             return
         self._left += data
-        if len(self._left) <= SMALL and not (self._is_planned or self._line.is_late):
+        if len(self._left) <= SMALL and not (self._is_planned or self._turns.line.is_late):
             self._obey()
         if self._has_left:
             self._plan()
         if self._has_left and not self.is_closing():
-            self._raw.pause_reading()
+            self._reader.pause_reading()
 
     def _obey(self) -> None:
         """One go. All that it deciphers comes at once to the visitor, who may say then that no more is to be read."""
@@ -159,7 +161,7 @@ class TlsTransport(asyncio.Protocol):
     def _plan(self) -> None:
         if self._has_left and self._goes_on and not self._is_planned:
             self._is_planned = True
-            self._line.wait(self._go_on)
+            self._turns.line.wait(self._go_on)
 
     def _go_on(self) -> None:
         self._is_planned = False
@@ -173,7 +175,7 @@ class TlsTransport(asyncio.Protocol):
 
     def _read_on(self) -> None:
         if not (self._has_left or self._is_paused or self.is_closing()):
-            self._raw.resume_reading()
+            self._reader.resume_reading()
 
     def _shake_hands(self) -> None:
         self._object.do_handshake()
@@ -212,6 +214,7 @@ class TlsTransport(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """What was read before is obeyed all the same, in turns, and before the visitor is told."""
         self._is_lost, self._error = True, error
+        self._reader.end()
         self._plan()
         self._look_whether_it_goes()
 
@@ -274,8 +277,7 @@ class TlsTransport(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         self._is_paused = True
-        if not self._raw.is_closing():
-            self._raw.pause_reading()
+        self._reader.pause_reading()
 
     def resume_reading(self) -> None:
         self._is_paused = False

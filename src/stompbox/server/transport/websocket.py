@@ -531,8 +531,8 @@ class WebSocket:
     def probe(self, seconds: int) -> None:
         self.socket.probe(seconds)
 
-    def enter(self) -> None:
-        self.socket.enter()
+    def enter(self, user: str) -> None:
+        self.socket.enter(user)
         self.protocol.max_message_size = self.listener.options.web_socket_max_frame_payload_length
 
     def pause_reading(self) -> None:
