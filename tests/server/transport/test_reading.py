@@ -191,19 +191,15 @@ def test_crowds_share_a_turn_however_large_they_are(
 
 @LOOPS
 def test_whom_there_was_no_time_for_comes_first_in_the_next_turn(
-    new_loop: Callable[[], asyncio.AbstractEventLoop],
+    new_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system tells of all of them again, in the same order."""
+    monkeypatch.setattr(reading, "SIZE", 1)
 
     async def story(house: House) -> None:
         clients = await house.many(40, "bob")
         say(clients, bytes(100))
-        monkeypatched = pytest.MonkeyPatch()
-        monkeypatched.setattr(reading, "SIZE", 1)
-        try:
-            await house.until(lambda: house.read["bob"] >= 20 * len(clients))
-        finally:
-            monkeypatched.undo()
+        await house.until(lambda: house.read["bob"] >= 20 * len(clients))
         crowd = [len(client.heard) for client in clients[SEATS:]]
         assert max(crowd) - min(crowd) <= 2
 

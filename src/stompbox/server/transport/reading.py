@@ -23,7 +23,7 @@ from asyncio import AbstractEventLoop, Transport
 from collections import Counter
 from collections.abc import Callable
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 # seconds of a turn in which sockets are read; up to LATE (turns.py) what is small is obeyed as well
 READING: Final = 0.006
@@ -32,7 +32,7 @@ OF_STRANGERS: Final = 0.000_5  # seconds that strangers have
 ENDING: Final = 0.0001  # seconds that count for a socket that ends: the loop has more to do for it than a clock shows here
 SEATS: Final = 8  # sockets of a user that are in no crowd
 MANY: Final = 64  # sockets of which the system tells in one go
-SIZE: Final = 64 << 10  # octets of a read, at the most: with 256 KiB the allocator asks the system each time, for 12 us
+SIZE: Final = 256 << 10  # octets of a read, at the most
 HAS_EPOLL: Final = hasattr(select, "epoll")
 SOMETHING: Final = 1  # EPOLLIN: octets, or that no more come; all else is how a socket ends
 
@@ -121,14 +121,15 @@ class Reader(_Ready):
         self._transport.abort()
 
     def read(self, events: int) -> bool:
-        receiver = self._receiver
-        if receiver is None or self._is_paused or self._transport.is_closing():
+        receiver, crowd = self._receiver, self._crowd
+        if receiver is None or crowd is None or self._is_paused or self._transport.is_closing():
             self._leave()
             return True
         data = b""
         if events == SOMETHING:
+            sockets = crowd.sockets
             try:
-                data = os.read(self._number, SIZE)
+                data = bytes(sockets.view[: os.readv(self._number, sockets.rooms)])
             except BlockingIOError:  # the system may have been wrong (select(2), Bugs), or it has been read
                 return True
             except OSError:
@@ -139,8 +140,7 @@ class Reader(_Ready):
             receiver.data_received(data)
             return True
         self._leave()
-        if self._crowd is not None:
-            self._crowd.sockets.few(self._give_back)
+        crowd.sockets.few(self._give_back)
         return False
 
     def _give_back(self) -> None:
@@ -227,6 +227,9 @@ class Sockets:
         self._loop = loop
         self.few = few
         self.clock = clock
+        # each is read into: to make so much room for each read would cost 12 us, which the allocator asks the system for
+        room = bytearray(SIZE)
+        self.rooms, self.view = [room], cast(Any, memoryview(room))
         self.ready: list[_Ready | None] = []  # at the number of its file
         self.due: dict[Crowd, None] = {}  # who comes next the first
         self._seated: Crowd | None = None
