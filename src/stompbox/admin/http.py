@@ -25,7 +25,7 @@ from stompbox.server.transport.tlstransport import TlsTransport
 
 if TYPE_CHECKING:
     from stompbox.admin.listening import AdminListener
-    from stompbox.server.transport.reading import Reader
+    from stompbox.server.sockets import Reader
 
 # at a time; a newcomer takes the place of one that does not ask, and gets 503 when all are being answered
 CONNECTIONS: Final = 100

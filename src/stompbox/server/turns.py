@@ -21,7 +21,7 @@
 | connections of a broker that stops (stopping.py)              | SOME of them                | the others                   |
 | sockets whose peers have ended                                | FEW of them                 | all of them, beside the queue |
 | sockets that are accepted (transport/tcp.py)                  | FEW of them, uvloop's one   | in the system's backlog      |
-| sockets that are read (transport/reading.py)                  | a read                      | in the system                |
+| sockets that are read (sockets.py)                  | a read                      | in the system                |
 | a connection that ends (connection.py)                        | some of what it had         | the rest of it               |
 | messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
 | a commit with news of very many addresses, before and after it | some of them               | the rest of it               |
@@ -62,7 +62,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from stompbox.server.transport.reading import Sockets
+from stompbox.server.sockets import Sockets
 
 if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
@@ -74,7 +74,7 @@ MODEST: Final = 16 << 10  # octets of a read that goes before larger ones
 # of `max-turn-time`: the step in which this is over is taken to its end, and takes as long again
 PLANNED: Final = 0.5
 SHARES: Final = 4  # of one turn: so many have some of it, at least
-LATE: Final = 0.004  # seconds in which small reads are obeyed at once: those of two hundred clients and more
+LATE: Final = 0.004  # seconds in which small reads are obeyed at once: those of a hundred clients
 PART: Final = 0.001  # seconds that a Line has in one turn
 OUTWARD, FRESH, BEGUN, INWARD = range(4)  # what waits, in the order in which it is served
 FEW: Final = 8  # sockets that are closed, or accepted, in one turn: the loop takes about 30 us for each, in its next one

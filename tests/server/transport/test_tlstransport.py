@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from stompbox.server.transport.reading import Reader
+from stompbox.server.sockets import Reader
 from stompbox.server.transport.tlstransport import ANSWERS, PIECE, RECORDS, SMALL, STEP, TlsTransport
 from stompbox.server.turns import OfLoop
 from tests.certificates import of_localhost

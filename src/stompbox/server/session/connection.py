@@ -444,5 +444,5 @@ def _pair(most: int, most_of_user: int) -> tuple[int, int]:
 
 @lru_cache(64)
 def _limits(head: int, headers: int, body: int, control: int, before_login: int) -> FrameLimits:
-    """The same."""
+    """Gives one object to all of them, too."""
     return FrameLimits(head, headers, body, control, before_login)

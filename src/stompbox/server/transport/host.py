@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stompbox.errors import StompboxError
     from stompbox.server.addressing.transforming import Transform
     from stompbox.server.seam import Peer, Transport
-    from stompbox.server.transport.reading import Sockets
+    from stompbox.server.sockets import Sockets
 
 
 class Behind(Protocol):

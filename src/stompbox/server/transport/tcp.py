@@ -17,10 +17,10 @@ from stompbox.config import Listener
 from stompbox.errors import ConfigError, FrameError, IllegalFrame, PeerError, Refused, reason_of
 from stompbox.server import systemd
 from stompbox.server.faults import guarded
+from stompbox.server.sockets import Reader
 from stompbox.server.transport import descriptors, proxy, unixsocket
 from stompbox.server.transport.admission import Admission, no_files
 from stompbox.server.transport.deadlines import Deadlines
-from stompbox.server.transport.reading import Reader
 from stompbox.server.transport.tls import tls_context
 from stompbox.server.transport.tlstransport import TlsTransport
 from stompbox.server.turns import FEW

@@ -19,8 +19,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 if TYPE_CHECKING:
+    from stompbox.server.sockets import Reader
     from stompbox.server.transport.host import Turns
-    from stompbox.server.transport.reading import Reader
 
 PIECE: Final = 16 << 10  # octets: what one record holds at the most (RFC 8446, 5.1)
 ANSWERS: Final = 64 << 10  # octets of what TLS itself says, like new keys, that a peer may leave unread

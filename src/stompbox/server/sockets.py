@@ -68,7 +68,7 @@ class Reader(_Ready):
     )
 
     def __init__(self, transport: Transport, receiver: Receiver, number: int, crowd: Crowd | None) -> None:
-        """`number`: of its file. `crowd`: None: the loop reads it."""
+        """Begins to read where `crowd` is one; None: the loop reads. `number`: of its file."""
         self._transport = transport
         self._receiver: Receiver | None = receiver  # until its end
         self._number = number
@@ -98,7 +98,7 @@ class Reader(_Ready):
             self._is_watched = False
 
     def enter(self, user: str) -> None:
-        """Its client has logged in."""
+        """Begins to be one of its user's sockets: the client has logged in."""
         crowd, is_watched = self._crowd, self._is_watched
         if crowd is None:
             return
@@ -290,7 +290,7 @@ class Sockets:
         return crowd
 
     def part(self, crowd: Crowd, user: str) -> None:
-        """It has left: gives back what `join` took."""
+        """Gives back what `join` took."""
         if crowd is self._seated:
             self._seats[user] -= 1
             if not self._seats[user]:
@@ -305,7 +305,7 @@ class Sockets:
             crowd.close()
 
     def _read(self) -> None:
-        """A turn."""
+        """The turn of those that have something."""
         if self._seated is None:
             return
         clock, strangers = self.clock, self._crowds.get("")

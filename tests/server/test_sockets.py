@@ -14,8 +14,8 @@ from typing import cast
 import pytest
 import uvloop
 
-from stompbox.server.transport import reading
-from stompbox.server.transport.reading import ENDING, OF_STRANGERS, READING, SEATS, Reader, Sockets
+from stompbox.server import sockets
+from stompbox.server.sockets import ENDING, OF_STRANGERS, READING, SEATS, Reader, Sockets
 from stompbox.server.turns import FEW, Few
 
 WITHIN = 20.0  # seconds
@@ -194,7 +194,7 @@ def test_whom_there_was_no_time_for_comes_first_in_the_next_turn(
     new_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system tells of all of them again, in the same order."""
-    monkeypatch.setattr(reading, "SIZE", 1)
+    monkeypatch.setattr(sockets, "SIZE", 1)
 
     async def story(house: House) -> None:
         clients = await house.many(40, "bob")
@@ -368,7 +368,7 @@ def test_a_seat_that_was_left_is_taken_by_the_next_one(
 def test_where_there_is_no_epoll_the_loop_reads(
     new_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "HAS_EPOLL", False)
+    monkeypatch.setattr(sockets, "HAS_EPOLL", False)
 
     async def story(house: House) -> None:
         client, other = await house.many(2, "ann")
