@@ -8,14 +8,14 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import cast
 
 import pytest
 import uvloop
 
 from stompbox.server import sockets
-from stompbox.server.sockets import ENDING, OF_STRANGERS, READING, SEATS, Reader, Sockets
+from stompbox.server.sockets import CROWDS, ENDING, OF_STRANGERS, READING, SEATS, Reader, Sockets
 from stompbox.server.turns import FEW, Few
 
 WITHIN = 20.0  # seconds
@@ -125,6 +125,15 @@ def play(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(told())
+
+
+def heard_more(client: Client) -> Callable[[], bool]:
+    before = len(client.heard)
+    return lambda: len(client.heard) > before
+
+
+def all_heard(clients: list[Client]) -> Callable[[], bool]:
+    return lambda: all(client.heard for client in clients)
 
 
 def say(clients: list[Client], what: bytes = b"x") -> None:
@@ -289,6 +298,37 @@ def test_who_is_paused_is_not_read(new_loop: Callable[[], asyncio.AbstractEventL
 
 
 @LOOPS
+def test_who_is_paused_at_once_is_not_read_by_the_loop(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """It begins to as soon as it has told of the socket, which may have megabytes."""
+
+    class Hasty(Client):
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self.reader.pause_reading()
+
+    async def story(house: House) -> None:
+        client = Hasty(house, "ann")
+        house.clients.append(client)
+        client.far.setblocking(False)
+        sent = 0
+        with suppress(BlockingIOError):
+            while True:
+                sent += client.far.send(bytes(1 << 14))
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: client, client.near)
+        await house.until(lambda: client.heard)
+        await house.settled()
+        assert house.read["ann"] == 1
+        while len(client.heard) < sent:
+            is_more = heard_more(client)
+            client.reader.resume_reading()
+            await house.until(is_more)
+
+    play(new_loop, story)
+
+
+@LOOPS
 def test_who_logs_in_while_it_is_paused_stays_so(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def story(house: House) -> None:
         client, other = await house.many(2)
@@ -335,7 +375,7 @@ def test_when_the_last_socket_has_gone_no_file_is_left(
         for _ in range(3):  # the loop opens some of its own with the first ones
             clients = await house.many(SEATS + 5, "bob") + await house.many(3)
             say(clients)
-            await house.until(lambda those=clients: all(client.heard for client in those))
+            await house.until(all_heard(clients))
             for client in clients:
                 client.transport.abort()
                 client.far.close()
@@ -343,6 +383,32 @@ def test_when_the_last_socket_has_gone_no_file_is_left(
             await house.settled()
             files.append(len(os.listdir("/proc/self/fd")))
         assert files[1] == files[2]
+
+    play(new_loop, story)
+
+
+@LOOPS
+def test_those_who_come_when_there_are_many_crowds_share_one(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """Each of them is a file of the process, and there are as many users as somebody may have accounts."""
+
+    async def story(house: House) -> None:
+        (alone,) = await house.many(1, "ann")
+        before = len(os.listdir("/proc/self/fd"))
+        sockets = 0
+        for number in range(2 * CROWDS):
+            sockets += len(await house.many(SEATS + 2, f"user {number}"))
+        assert len(os.listdir("/proc/self/fd")) - before - 2 * sockets <= CROWDS + 1
+        say(house.clients)
+        await house.until(all_heard(house.clients))
+        last = [client for client in house.clients if client is not alone]
+        for client in reversed(last):
+            client.transport.abort()
+        await house.until(lambda: all(client.is_gone for client in last))
+        say([alone])
+        await house.until(lambda: alone.heard == b"xx")
+        assert len(os.listdir("/proc/self/fd")) - before == len(last)  # the clients' ends
 
     play(new_loop, story)
 

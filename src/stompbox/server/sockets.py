@@ -8,7 +8,8 @@ something, and of those that have so many are read as there is time for, one rea
                   <-  a crowd: the other sockets of one user     what is left of that, in equal parts, and a PART at the least
                   <-  the crowd of strangers, who have not logged in, OF_STRANGERS
 
-So who has one connection never waits for those of who has thousands, and strangers wait for each other.
+So who has one connection never waits for those of who has thousands, and strangers wait for each other. There are CROWDS, each of which is
+a file; those who come later share one.
 
 The loop still writes to them, and finds out how they end: a socket of which there is nothing more to read is given back to it, as one of
 few in a turn. Where the system has no epoll, as on macOS, the loop reads, too.
@@ -31,6 +32,8 @@ PART: Final = 0.001  # seconds that a crowd has, one in each turn at the least
 OF_STRANGERS: Final = 0.000_5  # seconds that strangers have
 ENDING: Final = 0.0001  # seconds that count for a socket that ends: the loop has more to do for it than a clock shows here
 SEATS: Final = 8  # sockets of a user that are in no crowd
+CROWDS: Final = 16  # users who have one; they are files of those that descriptors.py leaves to the process
+NOBODY, OTHERS = "", "\0"  # whose crowd that of strangers is, and that of all who come later
 MANY: Final = 64  # sockets of which the system tells in one go
 SIZE: Final = 256 << 10  # octets of a read, at the most
 HAS_EPOLL: Final = hasattr(select, "epoll")
@@ -57,15 +60,8 @@ class Reader(_Ready):
     """Reads one socket, whose `transport` writes to it. To pause it, and go on in the same turn, asks the system for nothing."""
 
     __slots__ = (
-        "_crowd",
-        "_is_loops",
-        "_is_paused",
-        "_is_watched",
-        "_number",
-        "_receiver",
-        "_transport",
-        "_user",
-    )
+        "_crowd", "_is_loops", "_is_paused", "_is_watched", "_number", "_receiver", "_transport", "_user",
+    )  # fmt: skip
 
     def __init__(self, transport: Transport, receiver: Receiver, number: int, crowd: Crowd | None) -> None:
         """Begins to read where `crowd` is one; None: the loop reads. `number`: of its file."""
@@ -73,7 +69,7 @@ class Reader(_Ready):
         self._receiver: Receiver | None = receiver  # until its end
         self._number = number
         self._crowd = crowd
-        self._user = ""  # whose it is there
+        self._user = NOBODY
         self._is_loops = crowd is None  # the loop reads it, or does again
         self._is_paused = False
         # the system tells when there is something; None: the loop has to be told first that it does not read it
@@ -150,7 +146,7 @@ class Reader(_Ready):
 
     def pause_reading(self) -> None:
         self._is_paused = True
-        if self._is_loops and not self._transport.is_closing():
+        if (self._is_loops or self._is_watched is None) and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
@@ -167,10 +163,11 @@ class Reader(_Ready):
 
 
 class Crowd(_Ready):
-    """Sockets that have turns with each other."""
+    """Sockets that have turns with each other. `user`: whose they are."""
 
-    def __init__(self, sockets: Sockets) -> None:
+    def __init__(self, sockets: Sockets, user: str) -> None:
         self.sockets = sockets
+        self.user = user
         self._epoll = select.epoll()
         self.number = self._epoll.fileno()
         self.members = 0
@@ -244,10 +241,10 @@ class Sockets:
             return Reader(transport, receiver, -1, None)
         number: int = found.fileno()
         if not self._count:
-            self._seated = Crowd(self)
+            self._seated = Crowd(self, NOBODY)
             self._loop.add_reader(self._seated.number, self._read)
         self._count += 1
-        reader = Reader(transport, receiver, number, self.join(""))
+        reader = Reader(transport, receiver, number, self.join(NOBODY))
         self._set(number, reader)
         self._loop.call_soon(reader.begin)
         return reader
@@ -281,9 +278,11 @@ class Sockets:
         if user and self._seats[user] < SEATS:
             self._seats[user] += 1
             return seated
+        if user not in self._crowds and len(self._crowds) >= CROWDS:
+            user = OTHERS
         crowd = self._crowds.get(user)
         if crowd is None:
-            crowd = self._crowds[user] = Crowd(self)
+            crowd = self._crowds[user] = Crowd(self, user)
             self._set(crowd.number, crowd)
             seated.watch(crowd.number)
         crowd.members += 1
@@ -297,8 +296,8 @@ class Sockets:
                 del self._seats[user]
             return
         crowd.members -= 1
-        if user and not crowd.members and self._seated is not None:  # strangers come and go
-            del self._crowds[user]
+        if crowd.user and not crowd.members and self._seated is not None:  # strangers come and go
+            del self._crowds[crowd.user]
             self.ready[crowd.number] = None
             self.due.pop(crowd, None)
             self._seated.leave(crowd.number)
@@ -308,7 +307,7 @@ class Sockets:
         """The turn of those that have something."""
         if self._seated is None:
             return
-        clock, strangers = self.clock, self._crowds.get("")
+        clock, strangers = self.clock, self._crowds.get(NOBODY)
         until = clock() + READING
         until -= self._seated.have_turn(until)
         while self.due:

@@ -149,7 +149,7 @@ class Writing(metaclass=ABCMeta):
         if self.unread.is_much:
             self.unread.has_drained = True
             self.unread.look(self._connection)
-        self.broker.flush()
+        self.broker.flush_soon()
 
     def _flushed(self) -> None:
         unflushed, self.unflushed = self.unflushed, {}
