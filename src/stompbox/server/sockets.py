@@ -125,7 +125,8 @@ class Reader(_Ready):
         if events == SOMETHING:
             sockets = crowd.sockets
             try:
-                data = bytes(sockets.view[: os.readv(self._number, sockets.rooms)])
+                size = os.readv(self._number, sockets.rooms)
+                data = bytes(sockets.view[:size])  # in a statement of its own: within brackets mypyc would read twice
             except BlockingIOError:  # the system may have been wrong (select(2), Bugs), or it has been read
                 return True
             except OSError:
