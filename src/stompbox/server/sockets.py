@@ -126,7 +126,9 @@ class Reader(_Ready):
             sockets = crowd.sockets
             try:
                 size = os.readv(self._number, sockets.rooms)
-                data = bytes(sockets.view[:size])  # in a statement of its own: within brackets mypyc would read twice
+                data = bytes(
+                    sockets.view[:size]
+                )  # in a statement of its own: within brackets mypyc would read twice
             except BlockingIOError:  # the system may have been wrong (select(2), Bugs), or it has been read
                 return True
             except OSError:

@@ -364,21 +364,26 @@ class Socket(asyncio.Protocol):
             self._transport.write(data)
 
     def pause_reading(self) -> None:
-        self._reads.pause_reading()
+        if self._is_deciphered:
+            self._transport.pause_reading()
+        else:
+            self._reader.pause_reading()
 
     def resume_reading(self) -> None:
-        self._reads.resume_reading()
+        if self._is_deciphered:
+            self._transport.resume_reading()
+        else:
+            self._reader.resume_reading()
 
     @property
     def _is_readable(self) -> bool:
         """The hand-shake of TLS is done."""
-        return not self.listener.is_tls or isinstance(self._transport, TlsTransport)
+        return not self.listener.is_tls or self._is_deciphered
 
     @property
-    def _reads(self) -> Reader | TlsTransport:
-        """Who gives it what was read."""
-        transport = self._transport
-        return transport if isinstance(transport, TlsTransport) else self._reader
+    def _is_deciphered(self) -> bool:
+        """What was read comes by way of TLS."""
+        return isinstance(self._transport, TlsTransport)
 
     def close(self) -> None:
         """Half-closes where TCP can, reads and drops what comes, and closes when the peer does, or after LINGER."""
