@@ -11,8 +11,8 @@ something, and of those that have so many are read as there is time for, one rea
 So who has one connection never waits for those of who has thousands, and strangers wait for each other. There are CROWDS, each of which is
 a file; those who come later share one.
 
-The loop still writes to them, and finds out how they end: a socket of which there is nothing more to read is given back to it, as one of
-few in a turn. Where the system has no epoll, as on macOS, the loop reads, too.
+The loop still writes to them, and one that was reset is given back to it, which finds out why. A socket that ends counts for more than its
+read takes, since it is closed later. Where the system has no epoll, as on macOS, the loop reads, too.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class Receiver(Protocol):
     """Who is given what was read."""
 
     def data_received(self, data: bytes) -> None: ...
+    def eof_received(self) -> bool | None:
+        """The peer says no more. True: it may be told something still."""
 
 
 class _Ready(metaclass=ABCMeta):
@@ -72,7 +74,7 @@ class Reader(_Ready):
         self._user = NOBODY
         self._is_loops = crowd is None  # the loop reads it, or does again
         self._is_paused = False
-        # the system tells when there is something; None: the loop has to be told first that it does not read it
+        # the system tells when there is something; None: it is not asked, before `begin` and behind the end
         self._is_watched: bool | None = None
 
     def begin(self) -> None:
@@ -121,7 +123,6 @@ class Reader(_Ready):
         if receiver is None or crowd is None or self._is_paused or self._transport.is_closing():
             self._leave()
             return True
-        data = b""
         if events == SOMETHING:
             sockets = crowd.sockets
             try:
@@ -135,17 +136,18 @@ class Reader(_Ready):
                 self._leave()
                 self._transport.abort()
                 return False
-        if data:
-            receiver.data_received(data)
-            return True
-        self._leave()
-        crowd.sockets.few(self._give_back)
-        return False
-
-    def _give_back(self) -> None:
-        self._is_loops = True
-        if self._receiver is not None and not self._is_paused:
+            if data:
+                receiver.data_received(data)
+                return True
+            self._leave()
+            self._is_watched = None  # it ends once
+            if not receiver.eof_received():
+                self._transport.close()
+        else:
+            self._leave()
+            self._is_loops = True
             self.resume_reading()
+        return False
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -215,17 +217,10 @@ class Crowd(_Ready):
 
 
 class Sockets:
-    """All that are read in turns of one loop. `few` does work in a turn in which it is one of few. There are files as long as there are
-    sockets."""
+    """All that are read in turns of one loop. There are files as long as there are sockets."""
 
-    def __init__(
-        self,
-        loop: AbstractEventLoop,
-        few: Callable[[Callable[[], None]], None],
-        clock: Callable[[], float] = perf_counter,
-    ) -> None:
+    def __init__(self, loop: AbstractEventLoop, clock: Callable[[], float] = perf_counter) -> None:
         self._loop = loop
-        self.few = few
         self.clock = clock
         # each is read into: to make so much room for each read would cost 12 us, which the allocator asks the system for
         room = bytearray(SIZE)

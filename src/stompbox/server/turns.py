@@ -223,7 +223,7 @@ class OfLoop:
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = perf_counter) -> None:
         self.few = Few(loop).few
         self.line = Line(loop, clock)
-        self.sockets = Sockets(loop, self.few, clock)
+        self.sockets = Sockets(loop, clock)
 
 
 class Turns(OfLoop):
