@@ -126,10 +126,9 @@ class Reader(_Ready):
         if events == SOMETHING:
             sockets = crowd.sockets
             try:
+                # in a statement of its own: within the brackets mypyc would read twice
                 size = os.readv(self._number, sockets.rooms)
-                data = bytes(
-                    sockets.view[:size]
-                )  # in a statement of its own: within brackets mypyc would read twice
+                data = bytes(sockets.view[:size])
             except BlockingIOError:  # the system may have been wrong (select(2), Bugs), or it has been read
                 return True
             except OSError:
