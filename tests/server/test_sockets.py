@@ -16,6 +16,7 @@ import uvloop
 
 from stompbox.server import sockets
 from stompbox.server.sockets import CROWDS, ENDING, OF_STRANGERS, READING, SEATS, Reader, Sockets
+from tests.server.turning import Clock
 
 WITHIN = 20.0  # seconds
 LOOK = READING / 10  # that the clock goes on by when it is looked at: after each read
@@ -23,16 +24,6 @@ IN_A_TURN = 10  # reads
 LOOPS = pytest.mark.parametrize(
     "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
-
-
-class Clock:
-    def __init__(self, step: float = LOOK) -> None:
-        self.now = 0.0
-        self.step = step
-
-    def __call__(self) -> float:
-        self.now += self.step
-        return self.now
 
 
 class Client(asyncio.Protocol):
@@ -111,7 +102,7 @@ def play(
     clock: Callable[[], float] | None = None,
 ) -> None:
     async def told() -> None:
-        house = House(clock or Clock())
+        house = House(clock or Clock(LOOK))
         with ExitStack() as stack:
             try:
                 await story(house)
@@ -119,7 +110,7 @@ def play(
                 for client in house.clients:
                     stack.enter_context(client.far)
                     client.transport.abort()
-                await house.until(lambda: all(client.is_gone for client in house.clients))
+                await house.until(all_gone(house.clients))
         assert "0" in repr(house.sockets)
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -133,6 +124,10 @@ def heard_more(client: Client) -> Callable[[], bool]:
 
 def all_heard(clients: list[Client]) -> Callable[[], bool]:
     return lambda: all(client.heard for client in clients)
+
+
+def all_gone(clients: list[Client]) -> Callable[[], bool]:
+    return lambda: all(client.is_gone for client in clients)
 
 
 def say(clients: list[Client], what: bytes = b"x") -> None:
@@ -371,7 +366,7 @@ def test_when_the_last_socket_has_gone_no_file_is_left(
             for client in clients:
                 client.transport.abort()
                 client.far.close()
-            await house.until(lambda: all(client.is_gone for client in house.clients))
+            await house.until(all_gone(house.clients))
             await house.settled()
             files.append(len(os.listdir("/proc/self/fd")))
         assert files[1] == files[2]
@@ -397,7 +392,7 @@ def test_those_who_come_when_there_are_many_crowds_share_one(
         last = [client for client in house.clients if client is not alone]
         for client in reversed(last):
             client.transport.abort()
-        await house.until(lambda: all(client.is_gone for client in last))
+        await house.until(all_gone(last))
         say([alone])
         await house.until(lambda: alone.heard == b"xx")
         assert len(os.listdir("/proc/self/fd")) - before == len(last)  # the clients' ends

@@ -304,14 +304,14 @@ class Sockets:
         """The turn of those that have something."""
         if self._seated is None:
             return
-        clock, strangers = self.clock, self._crowds.get(NOBODY)
+        clock = self.clock
         until = clock() + READING
         until -= self._seated.have_turn(until)
         while self.due:
             now = clock()
             crowd = next(iter(self.due))
             del self.due[crowd]
-            part = OF_STRANGERS if crowd is strangers else max(PART, (until - now) / (len(self.due) + 1))
+            part = OF_STRANGERS if crowd.user == NOBODY else max(PART, (until - now) / (len(self.due) + 1))
             until -= crowd.have_turn(now + part)
             if clock() > until:
                 return

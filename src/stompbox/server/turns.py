@@ -21,7 +21,7 @@
 | connections of a broker that stops (stopping.py)              | SOME of them                | the others                   |
 | sockets whose peers have ended                                | FEW of them                 | all of them, beside the queue |
 | sockets that are accepted (transport/tcp.py)                  | FEW of them, uvloop's one   | in the system's backlog      |
-| sockets that are read (sockets.py)                  | a read                      | in the system                |
+| sockets that are read (sockets.py)                            | a read                      | in the system                |
 | a connection that ends (connection.py)                        | some of what it had         | the rest of it               |
 | messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
 | a commit with news of very many addresses, before and after it | some of them               | the rest of it               |

@@ -76,12 +76,8 @@ class Dialect:
     """What of the rules is not asked of the clients of a listener, all of whom share it."""
 
     __slots__ = (
-        "allow_bodies",
-        "allow_transacted_subscriptions",
-        "always_may_nack",
-        "makes_ids",
-        "needs_no_ids",
-    )
+        "allow_bodies", "allow_transacted_subscriptions", "always_may_nack", "makes_ids", "needs_no_ids",
+    )  # fmt: skip
 
     def __init__(
         self,
