@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import re
 import select
 import socket
 import struct
@@ -182,6 +183,23 @@ def answer(link: socket.socket, word: bytes, seconds: float) -> None:
             *frames, got = (got + more).split(b"\0")
             acks = [frame.partition(b"\nack:")[2].partition(b"\n")[0] for frame in frames]
             said += b"".join([b"%b\nid:%b\n\n\0" % (word, ack) for ack in acks if ack])
+
+
+def answer_all(links: Sequence[socket.socket], count: int) -> None:
+    """Takes what comes for each, so many messages or fewer, and answers then: ACK to every other one, and NACK."""
+    said = []
+    for link in links:
+        link.settimeout(SILENCE)
+        got = b""
+        with contextlib.suppress(TimeoutError):
+            while got.count(b"\0") < count:
+                got += link.recv(MEGABYTE)
+        ids = re.findall(rb"\nack:([^\n]+)", got)
+        words = [(b"ACK", name) for name in ids[::2]] + [(b"NACK", name) for name in ids[1::2]]
+        said.append(b"".join([b"%b\nid:%b\n\n\0" % word for word in words]))
+    for link, words_of_it in zip(links, said, strict=True):
+        link.settimeout(10)
+        link.sendall(words_of_it)
 
 
 # WebSocket

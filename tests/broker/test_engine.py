@@ -6,6 +6,8 @@ import pytest
 
 from stompbox.broker.addresses.contracts import Divert
 from stompbox.broker.addresses.course import NOWHERE
+from stompbox.broker.engine import COUNTED
+from stompbox.broker.logs.segments import cost_of
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.config.settings import AddressSetting
 from stompbox.errors import IllegalFrame
@@ -254,3 +256,23 @@ def test_configured_addresses_are_made_whatever_frames_may_make() -> None:
     divert(world, "q", "copies")
     world.engine.publish(world.engine.addresses["q"], topic_run("q"))
     assert world.queue("copies").backlog.count == 1
+
+
+def test_what_is_unsaved_is_known_without_counting_very_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come while the disk works on the commit before."""
+    world = World()
+    consumer = world.on_queue(world.consumer(ack=AckMode.CLIENT), "q")
+    for number in range(5):
+        world.send("q", b"%d" % number)
+    commit = world.engine.take_commit()
+    for number in range(COUNTED + 1):
+        world.send("q", b"%d" % number)
+    looked: list[object] = []
+    monkeypatch.setattr("stompbox.broker.engine.cost_of", lambda run: looked.append(run) or cost_of(run))
+    world.store.apply(commit)
+    world.engine.committed()
+    assert not looked
+    assert world.engine.unsaved == sum(cost_of(run) for run in world.address("q").log.pending)
+    world.commit()
+    assert world.engine.unsaved == 0
+    assert len(world.out()) == COUNTED + 6 == consumer.messages_out

@@ -14,6 +14,7 @@ from stompbox.broker.addresses.destinations import Destination
 from stompbox.broker.addresses.redelivery import FAILED
 from stompbox.broker.engine import PAGE_SIZE, Engine, Load
 from stompbox.broker.queues.consumer import AckMode, Consumer
+from stompbox.broker.queues.memory import Allowance
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.recovery import recover
 from stompbox.broker.subscriptions import durables, subscribers
@@ -145,9 +146,18 @@ class World:
         window: int = -1,
         prefetch: int = -1,
         session: int = 1,
+        allowance: Allowance | None = None,
     ) -> Consumer:
         compiled = compile_selector(selector) if selector else None
-        return Consumer(name, ack, session=session, selector=compiled, window=window, prefetch=prefetch)
+        return Consumer(
+            name,
+            ack,
+            session=session,
+            selector=compiled,
+            window=window,
+            prefetch=prefetch,
+            allowance=allowance,
+        )
 
     def on_queue(self, consumer: Consumer, name: str, queue: str = "") -> Consumer:
         subscribers.to_queue(self.engine, consumer, Destination(name, name, ANYCAST, queue))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from stompbox.server.outgoing import PORTION, Outgoing, Portions
+from stompbox.handles import Large
+from stompbox.server.outgoing import PORTION, Outgoing, Portions, Stream
 from stompbox.server.session.connection import Connection
+from stompbox.store.base import PIECE
 
 
 class Told:
@@ -19,17 +22,39 @@ class Told:
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
-        self.turns: deque[Callable[[], None]] = deque()
+        self.turns: deque[Callable[[], object]] = deque()
         self.out: list[bytes] = []
         self.pulse = None
         self.frames = None
         self.transport = SimpleNamespace(is_clogged=False, write=self.written.append)
-        self.broker = SimpleNamespace(loop=SimpleNamespace(call_soon=self._call_soon))
+        self.user = SimpleNamespace(name="")
+        self.pieces: list[bytes] = []  # of a large body, that memory has
+        self.reading: list[asyncio.Future[bytes]] = []  # and those that are read
+        self.is_turn_over = False
+        self.broker = SimpleNamespace(
+            turns=SimpleNamespace(later=self._later, in_time=self._in_time),
+            engine=SimpleNamespace(bodies=SimpleNamespace(is_untold=lambda _: False, piece=self._piece)),
+            committer=SimpleNamespace(read_part=lambda _, number: self.reading[number]),
+            set_time=lambda: None,
+            flush=lambda: None,
+        )
         self.outgoing: Outgoing | None = Outgoing(cast(Connection, self))
         self.is_done = False
 
-    def _call_soon(self, callback: Callable[..., None], *given: Any) -> None:
-        self.turns.append(lambda: callback(*given))
+    def _later(self, work: Callable[[float], bool], *_: Any, **__: Any) -> None:
+        self.turns.append(lambda: work(0.0))
+
+    def _in_time(self, work: Callable[[], None]) -> None:
+        if self.is_turn_over:
+            self.turns.append(work)
+        else:
+            work()
+
+    def _piece(self, _: Large, number: int) -> bytes | None:
+        return self.pieces[number] if self.pieces else None
+
+    def call(self, callback: Callable[..., None], *given: object, **_: object) -> None:
+        callback(*given)
 
     def write_out(self) -> None:
         assert self.outgoing is not None
@@ -96,3 +121,35 @@ def test_a_turn_that_comes_after_the_end_does_nothing() -> None:
     told.outgoing = None
     told.turns.popleft()()
     assert len(told.written) == 1
+
+
+def test_of_a_body_that_is_in_memory_one_piece_goes_out_in_a_turn() -> None:
+    told, pieces = Told(), [b"a" * PIECE, b"b" * PIECE, b"c"]
+    told.pieces = pieces
+    large = Large(1, sum(map(len, pieces)))
+    assert told.outgoing is not None
+    told.outgoing.add(Stream(b"MESSAGE\n\n", large))
+    told.write_out()
+    assert len(told.written) == 1
+    while not told.is_done:
+        before = len(told.written)
+        assert len(told.turns) == 1
+        told.turns.popleft()()
+        assert len(told.written) == before + 1
+    assert b"".join(told.written) == b"MESSAGE\n\n" + b"".join(pieces) + b"\0\n"
+    assert len(told.written) == len(pieces)
+
+
+def test_a_piece_that_was_read_goes_out_when_it_is_its_turn() -> None:
+    """Those of very many connections may have been read meanwhile."""
+    told = Told()
+    told.reading = [asyncio.Future(loop=cast(Any, SimpleNamespace(get_debug=bool, call_soon=told.call)))]
+    assert told.outgoing is not None
+    told.outgoing.add(Stream(b"MESSAGE\n\n", Large(1, 3)))
+    told.write_out()
+    assert not told.written
+    told.is_turn_over = True
+    told.reading[0].set_result(b"abc")
+    assert not told.written
+    told.turns.popleft()()
+    assert b"".join(told.written) == b"MESSAGE\n\nabc\0\n"

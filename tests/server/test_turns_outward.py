@@ -7,10 +7,12 @@ from collections import Counter
 import pytest
 
 from stompbox.broker.addresses import fanout
+from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.queues.contracts import Load
 from stompbox.broker.queues.queue import Queue
 from stompbox.message import Run
 from stompbox.selectors import compile_selector
+from stompbox.server.delivering import OCTETS, Deliveries
 from stompbox.server.requests.fetching import selected
 from tests.server.test_turns import receipts
 from tests.server.turning import LOOKS, Clock, World
@@ -334,6 +336,30 @@ def handed_out(subscriptions: int, count: int) -> int:
 
 def test_no_more_heads_are_encoded_in_one_go_however_many_subscriptions_they_are_for() -> None:
     assert handed_out(12, 256) <= 2 * handed_out(1, 256)
+
+
+def test_no_more_octets_are_written_in_one_go_however_many_connections_they_are_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    takers = [world.client() for _ in range(50)]
+    for taker in takers:
+        taker.say(("SUBSCRIBE", {"id": "1", "destination": "/topic/large"}))
+    world.until_idle()
+    counters, writes = world.broker.engine.counters, []
+    write_some = Deliveries._write_some
+
+    def counting(deliveries: Deliveries, consumers: list[Consumer]) -> int:
+        before = counters["delivered"]
+        done = write_some(deliveries, consumers)
+        writes.append(counters["delivered"] - before)
+        return done
+
+    monkeypatch.setattr(Deliveries, "_write_some", counting)
+    world.client().say(("SEND", {"destination": "/topic/large", "note": "x" * (OCTETS // 2)}))
+    world.until_idle()
+    assert sum(writes) == len(takers)
+    assert max(writes) == 2
 
 
 @pytest.mark.parametrize("count", [10, 20])

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from stompbox.broker.addresses.limits import AddressLimits
     from stompbox.broker.queues.contracts import Slow
 
+COUNTED: Final = 2_000  # runs that are to be stored, which are counted in less than half a millisecond
 VERDICTS: Final = 16_384  # of some 200 octets each
 PAGE_SIZE: Final = 32 << 20  # octets of one queue in memory before the rest stays in the log
 
@@ -308,7 +309,7 @@ class Engine(Catalogue):
         if consumer.starved:
             self.feed(consumer)
         if self.unacknowledged.denied:
-            self.unacknowledged.feed()
+            self.feed_denied()
 
     def refuse(self, consumer: Consumer, sent: list[Sent], refusal: Refusal = FAILED) -> None:
         """NACK: failed deliveries, or dead letters at once."""
@@ -320,7 +321,7 @@ class Engine(Catalogue):
         yield from redelivery.giving_back(self, sent, refusal.outcome, FAR, refusal.delay)
         if consumer.starved:
             self.feed(consumer)
-        self.unacknowledged.feed()
+        self.feed_denied()
 
     def withdraw(self, consumer: Consumer, binding: Binding, offset: int) -> None:
         """A message that could not be written for its consumer: a failed delivery."""
@@ -340,7 +341,17 @@ class Engine(Catalogue):
         self.feed(consumer)
 
     def feed(self, consumer: Consumer) -> None:
-        consumer.feed()
+        """Gives a consumer what it has credit for again, as far as a portion goes, the rest later. What has used one up already may call
+        this often: then all of it comes later."""
+        if self.work.is_over:
+            consumer.feed_later(self)
+        else:
+            consumer.feed()
+
+    def feed_denied(self) -> None:
+        """Feeds those who would have got more and may have it now, as `feed` does."""
+        if self.work.is_over or self.unacknowledged.feed(self.work):
+            self.later.add(self.unacknowledged, self.feed_denied)
 
     def close_consumer(self, consumer: Consumer, *, is_failure: bool) -> None:
         """Ends a subscription at once (transactions.py). `is_failure`: its connection was lost."""
@@ -445,7 +456,8 @@ class Engine(Catalogue):
     def committed(self) -> None:
         """The commit that was taken last is durable."""
         self.commits.landed()
-        if self.commits.is_large:  # too many to be counted in one go
+        pending = sum([len(address.log.pending) for address in self.commits.dirty])
+        if pending > COUNTED or self.commits.is_large:  # too many to be counted in one go
             self.unsaved = max(0, self.unsaved - self._taken_octets)
         else:
             self._count_unsaved()

@@ -52,6 +52,7 @@ class Engine(commits.Engine, Protocol):
     def acknowledge(self, consumer: Consumer, sent: list[Sent]) -> None: ...
     def refuse(self, consumer: Consumer, sent: list[Sent], refusal: Refusal) -> None: ...
     def refusing(self, consumer: Consumer, sent: list[Sent], refusal: Refusal) -> Iterator[None]: ...
+    def feed_denied(self) -> None: ...
     def abort(self, transaction: Transaction, *, is_failure: bool = False) -> None: ...
 
 
@@ -326,7 +327,7 @@ def closing(engine: Engine, consumer: Consumer, *, is_failure: bool) -> Iterator
     for _ in taken_off(outbox, PART):
         yield
     engine.unacknowledged.denied.pop(consumer, None)
-    engine.unacknowledged.feed()
+    engine.feed_denied()
     yield
 
 

@@ -22,6 +22,7 @@ from stompbox.server.latency import Latency
 from stompbox.server.outgoing import Stream, Whole
 from stompbox.server.turns import OUTWARD
 from stompbox.stomp.encode import messages, opening
+from stompbox.store.base import PIECE
 
 if TYPE_CHECKING:
     from stompbox.server.broker import Broker
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox")
 
 SUBSCRIPTIONS: Final = 16  # that are encoded before anything is written, and the clock is looked at
-OCTETS: Final = 64 << 10  # of one connection, after which it is the same
+OCTETS: Final = 64 << 10  # after which it is the same: to give the system a megabyte takes a millisecond
 PORTION: Final = 256 << 10  # of one consumer, after which others have their turn
 _AUTO: Final = AckMode.AUTO
 OUTPUTS: Final = 64  # runs, after which it is the same: each may have a head that nobody has encoded yet
@@ -101,7 +102,7 @@ class Deliveries:
         """How many of them were encoded and written."""
         holding = self.suspension or self.broker.counting
         written: dict[Connection, None] = {}
-        done = outputs = 0
+        done = outputs = octets = 0
         for consumer in consumers:
             done += 1
             consumer.is_touched = False
@@ -112,13 +113,15 @@ class Deliveries:
                 connection.unread.put_off(consumer)
                 continue
             held = holding.hold_back(consumer) if holding is not None else None
+            octets -= connection.unread.encoded
             outputs += self._encode(consumer, connection)
+            octets += connection.unread.encoded
             if consumer.outbox:
                 self._rest.append(consumer)
             if held:
                 consumer.outbox += held
             written[connection] = None
-            if connection.unread.encoded > OCTETS or outputs >= OUTPUTS:
+            if octets > OCTETS or outputs >= OUTPUTS:
                 break
         for connection in written:
             connection.write_out()
@@ -149,6 +152,7 @@ class Deliveries:
             run = output.run
             if run.is_large:
                 self._stream(consumer, output, connection)
+                unread.encoded += PIECE
                 continue
             try:
                 out.append(self._frames(output, connection, output.first, output.stop))

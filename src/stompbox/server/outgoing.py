@@ -2,8 +2,8 @@
 
 A frame cannot be interrupted by another, so what else is said on the connection waits its turn behind it (connection.out). Other
 connections never wait: a piece is read off the loop, and only when the one before it has left. Two pieces are in memory at the most,
-the one that the system has not yet taken and the next. Of an answer the system is given a portion in one turn of the loop: to take
-megabytes costs it milliseconds, in which nobody else would be heard.
+the one that the system has not yet taken and the next. The system is given one of them, or a portion of an answer, and the next one when it
+is the user's turn (turns.py): to take megabytes costs it milliseconds, in which nobody else would be heard.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from stompbox.errors import StoreError
 from stompbox.handles import Large
+from stompbox.server.turns import OUTWARD
 from stompbox.store.base import PIECE
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox.connection")
 
 END: Final = b"\0\n"
-PORTION: Final = 64 << 10  # bytes of a long answer in one turn of the loop: about 30 us
+PORTION: Final = (
+    64 << 10
+)  # bytes of a long answer in one turn of the loop, about 30 us; so much of all else, or one piece
 SHOWN: Final = 2 << 10  # bytes of what is said to a client whose frames are logged, each of which takes 60 us
 STREAM: Final = 1 << 10  # octets of memory that a large message takes while it waits for its turn, at a guess
 GRACE: Final = 5.0  # seconds in which a connection that ends may take the rest of a frame
@@ -101,7 +104,9 @@ class Portions(Stream):
         self.ready = next(self._portions)
 
     def go_on(self) -> None:
-        self.ready = next(self._portions)
+        """Has the next portion ready, where it has none."""
+        if self.ready is None:
+            self.ready = next(self._portions)
 
     def take(self) -> bytes:
         data, self.ready = self.ready or b"", None
@@ -131,6 +136,7 @@ class Outgoing:
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
         self.items: deque[bytes | Stream] = deque()
+        self._is_planned = False  # it has a turn
         self.waiting = 0  # octets of the bytes among them
         self._streamed = 0  # and of memory that the others take
 
@@ -159,12 +165,12 @@ class Outgoing:
             out.clear()
 
     def write(self) -> bool:
-        """Hands over what can be; True when all of it was."""
-        connection = self.connection
+        """Hands over what can be, as much as goes into one turn; True when all of it was."""
+        connection, handed = self.connection, 0
         while self.items:
             item = self.items[0]
             if isinstance(item, bytes):
-                self._hand_over(item)
+                handed += self._hand_over(item)
                 self.items.popleft()
                 self.waiting -= len(item)
                 continue
@@ -172,16 +178,34 @@ class Outgoing:
                 self._read(item)
             if item.ready is None or (connection.transport.is_clogged and not item.is_shown):
                 return False
-            self._hand_over(item.take())
+            if handed >= PORTION:
+                self._wait()
+                return False
+            handed += self._hand_over(item.take())
             if item.is_done:
                 self._go_by(item)
         return True
+
+    def _wait(self) -> None:
+        """Goes on in a later turn; all connections of a user have one together."""
+        if not self._is_planned:
+            self._is_planned = True
+            self.connection.broker.turns.later(self._have_turn, OUTWARD, by=self.connection.user.name)
+
+    def _have_turn(self, _: float) -> bool:
+        self._is_planned = False
+        if self.connection.outgoing is self:
+            if self.items and isinstance(self.items[0], Portions):
+                self.items[0].go_on()
+            self.connection.write_out()
+        return False
 
     def _go_by(self, stream: Stream) -> None:
         self.items.popleft()
         self._streamed -= stream.kept
 
-    def _hand_over(self, data: bytes) -> None:
+    def _hand_over(self, data: bytes) -> int:
+        """How many octets it was."""
         connection = self.connection
         if data:
             if connection.frames is not None:
@@ -189,14 +213,13 @@ class Outgoing:
             connection.transport.write(data)
             if connection.pulse is not None:
                 connection.pulse.sent(connection.broker.loop.time())
+        return len(data)
 
     def _read(self, stream: Stream) -> None:
         """The next piece: from memory while it is not durable, else from the store."""
         broker = self.connection.broker
         if isinstance(stream, Portions):
-            if not stream.is_reading:
-                stream.is_reading = True
-                broker.loop.call_soon(self._go_on, stream)
+            self._wait()
             return
         if not (stream.is_told or stream.is_reading) and broker.engine.bodies.is_untold(stream.large):
             self._tell(stream)
@@ -223,15 +246,7 @@ class Outgoing:
         if not told.cancelled() and told.exception() is not None:
             text = "%s: a large body is read before the store knows of it"
             log.debug(text, self.connection.name, extra=self.connection.marks)
-        if self.connection.outgoing is self:
-            self._write_on()
-
-    def _go_on(self, stream: Portions) -> None:
-        """Goes on with a stream after others had their turn."""
-        stream.is_reading = False
-        if self.connection.outgoing is self:
-            stream.go_on()
-            self.connection.write_out()
+        self._write_on()
 
     def _has_read(self, stream: Stream, future: asyncio.Future[bytes]) -> None:
         stream.is_reading = False
@@ -251,9 +266,11 @@ class Outgoing:
             return
         else:
             stream.came(future.result())
-        self._write_on()
+        self.connection.broker.turns.in_time(self._write_on)
 
     def _write_on(self) -> None:
+        if self.connection.outgoing is not self:
+            return
         broker = self.connection.broker
         broker.set_time()
         self.connection.write_out()

@@ -26,9 +26,9 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Final, Protocol, cast
 
-# seconds of a turn in which sockets are read; up to LATE (turns.py) what is small is obeyed as well
-READING: Final = 0.006
-PART: Final = 0.001  # seconds that a crowd has, one in each turn at the least
+# seconds of a turn in which sockets are read, and what is small is obeyed (LATE, turns.py)
+READING: Final = 0.002
+PART: Final = 0.000_5  # seconds that a crowd has, one in each turn at the least
 OF_STRANGERS: Final = 0.000_5  # seconds that strangers have
 ENDING: Final = 0.0001  # seconds that count for a socket that ends: the loop has more to do for it than a clock shows here
 SEATS: Final = 8  # sockets of a user that are in no crowd

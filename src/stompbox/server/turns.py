@@ -23,7 +23,8 @@
 | sockets that are accepted (transport/tcp.py)                  | FEW of them, uvloop's one   | in the system's backlog      |
 | sockets that are read (sockets.py)                            | a read                      | in the system                |
 | a connection that ends (connection.py)                        | some of what it had         | the rest of it               |
-| messages to be encoded and written (delivering.py)            | some subscriptions          | the others                   |
+| messages to be encoded and written (delivering.py)            | some subscriptions, or OCTETS | the others                 |
+| large bodies, and long answers, to be written (outgoing.py)   | a piece, or a PORTION       | the others                   |
 | a commit with news of very many addresses, before and after it | some of them               | the rest of it               |
 | RECEIPTs that a commit has let out (releasing.py)             | a portion of a connection's | the others                   |
 | requests, lists and metrics, which are coroutines (in_turns)  | an item                     | `give_way`                   |
@@ -74,7 +75,7 @@ MODEST: Final = 16 << 10  # octets of a read that goes before larger ones
 # of `max-turn-time`: the step in which this is over is taken to its end, and takes as long again
 PLANNED: Final = 0.5
 SHARES: Final = 4  # of one turn: so many have some of it, at least
-LATE: Final = 0.004  # seconds in which small reads are obeyed at once: those of a hundred clients
+LATE: Final = 0.002  # seconds in which small reads are obeyed at once: those of fifty clients
 PART: Final = 0.001  # seconds that a Line has in one turn
 OUTWARD, FRESH, BEGUN, INWARD = range(4)  # what waits, in the order in which it is served
 FEW: Final = 8  # sockets that are closed, or accepted, in one turn: the loop takes about 30 us for each, in its next one

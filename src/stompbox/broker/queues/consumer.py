@@ -24,6 +24,7 @@ from stompbox.message import Run, room_of
 from stompbox.selectors import Selector
 
 if TYPE_CHECKING:
+    from stompbox.broker.queues.contracts import Engine
     from stompbox.broker.queues.state import QueueState
 
 T = TypeVar("T")
@@ -329,7 +330,8 @@ class Consumer:
         return outbox
 
     def feed(self) -> None:
-        """Lets the queues feed a consumer that has credit again, in turn, as long as it has."""
+        """Lets the queues feed a consumer that has credit again, in turn, as long as it has, and one of them at the least; it may have
+        thousands, so the others come later where the portion is used up."""
         starved = self.starved
         for _ in range(len(starved)):
             if not starved or not self.has_credit:
@@ -337,6 +339,13 @@ class Consumer:
             queue = next(iter(starved))
             del starved[queue]
             queue.feed(self.bindings[queue.id])
+            if starved and queue.engine.work.is_late:
+                self.feed_later(queue.engine)
+                return
+
+    def feed_later(self, engine: Engine) -> None:
+        """Has it fed when it is its session's turn."""
+        engine.later.add((Consumer.feed, self), self.feed, by=self.session)
 
     def give(self, binding: Binding, segment: Segment) -> None:
         self._turn = segment.turn = self._turn + 1

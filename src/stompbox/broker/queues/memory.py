@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from stompbox.broker.logs.segments import Segment, cost_of, share_of
+from stompbox.broker.work import Work
 from stompbox.errors import TooManyBindings
 from stompbox.message import Run, Shape
 
@@ -64,8 +65,9 @@ class Unacknowledged:
     def limit(self, most: int) -> None:
         self.most = most
 
-    def feed(self) -> None:
-        """Feeds consumers that were denied and may have more now; LOOKED that may not are looked at, and come again behind the others."""
+    def feed(self, work: Work) -> bool:
+        """Feeds consumers that were denied and may have more now; LOOKED that may not are looked at, and come again behind the others. True
+        where the portion is used up before all were."""
         misses = 0
         while self.denied and misses < LOOKED:
             consumer, _ = self.denied.popitem(last=False)
@@ -73,8 +75,11 @@ class Unacknowledged:
                 continue
             if consumer.has_credit:  # else it is among them again
                 consumer.feed()
+                if self.denied and work.is_late:
+                    return True
             else:
                 misses += 1
+        return False
 
     def __repr__(self) -> str:
         return f"<Unacknowledged {self.size} octets>"

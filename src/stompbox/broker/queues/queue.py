@@ -324,8 +324,7 @@ class Queue(LoggedQueue):
         binding.consumer.starved.pop(self, None)
         if binding.consumer.starved and not binding.consumer.is_closed:
             # what it had of this queue may be credit for another
-            consumer = binding.consumer
-            self.engine.later.add((Consumer.feed, consumer), consumer.feed, by=consumer.session)
+            binding.consumer.feed_later(self.engine)
         del binding.consumer.bindings[self.id]
         binding.consumer.allowance.bind(-1)
         if self.groups is not None:  # they are to be given out anew

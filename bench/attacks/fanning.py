@@ -1,0 +1,90 @@
+"""Attacks by what one message is made into: very many readers who take all of it, and acknowledge it, at once."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import time
+
+from bench.attacks.attacker import (
+    CLIENTS,
+    MEGABYTE,
+    MESSAGES,
+    answer_all,
+    attack,
+    connected,
+    pour,
+    send,
+    settle,
+    subscribe,
+)
+
+VOLATILE = "persistent:false\n"
+
+
+def readers(port: int, count: int) -> list[socket.socket]:
+    links = [connected(port) for _ in range(count)]
+    for link in links:
+        link.sendall(subscribe(1, "/topic/wide"))
+        link.setblocking(False)
+    return links
+
+
+def read_by_all(
+    sender: socket.socket, links: list[socket.socket], said: bytes, seconds: float = 15.0
+) -> None:
+    """Says it again and again, as soon as nobody has anything to read any more."""
+    poller, by_number = select.epoll(), {link.fileno(): link for link in links}
+    for number in by_number:
+        poller.register(number, select.EPOLLIN)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pour(sender, [said])
+        settle(sender)
+        while found := poller.poll(0.2):
+            for number, _ in found:
+                with contextlib.suppress(BlockingIOError):
+                    by_number[number].recv(MEGABYTE)
+
+
+@attack("60 messages of three shapes to 3,000 connections, again and again", limits=CLIENTS + MESSAGES)
+def wide_runs(port: int) -> list[socket.socket]:
+    sender, links = connected(port), readers(port, 3000)
+    frames = [send("/topic/wide", b"x" * 300, headers=f"{VOLATILE}h:{n % 3}\n") for n in range(60)]
+    read_by_all(sender, links, b"".join(frames))
+    return [*links, sender]
+
+
+@attack("two messages of 40 KB to 3,000 connections, again and again", limits=CLIENTS + MESSAGES)
+def wide_bodies(port: int) -> list[socket.socket]:
+    sender, links = connected(port), readers(port, 3000)
+    read_by_all(sender, links, 2 * send("/topic/wide", b"x" * 40_000, headers=VOLATILE))
+    return [*links, sender]
+
+
+@attack("a message of 1.5 MB to 500 connections, again and again", limits=CLIENTS + MESSAGES)
+def wide_large(port: int) -> list[socket.socket]:
+    sender, links = connected(port), readers(port, 500)
+    read_by_all(sender, links, send("/topic/wide", b"x" * 1_500_000, headers=VOLATILE))
+    return [*links, sender]
+
+
+@attack(
+    "300 queues whose consumers have all that they may, and give it back at once: every other message by NACK",
+    is_ours=True,
+    limits=CLIENTS + MESSAGES,
+    stays=MESSAGES,
+)
+def denied(port: int) -> list[socket.socket]:
+    sender, links = connected(port), [connected(port) for _ in range(300)]
+    headers = "ack:client-individual\nconsumer-window-size:-1\n"
+    for number, link in enumerate(links):
+        link.sendall(subscribe(1, f"/queue/denied.{number}", headers=headers))
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        for number in range(len(links)):
+            pour(sender, [200 * send(f"/queue/denied.{number}", b"x", headers=VOLATILE)])
+        settle(sender)
+        answer_all(links, 200)
+    return [*links, sender]
