@@ -185,8 +185,8 @@ def answer(link: socket.socket, word: bytes, seconds: float) -> None:
             said += b"".join([b"%b\nid:%b\n\n\0" % (word, ack) for ack in acks if ack])
 
 
-def answer_all(links: Sequence[socket.socket], count: int) -> None:
-    """Takes what comes for each, so many messages or fewer, and answers then: ACK to every other one, and NACK."""
+def answer_all(links: Sequence[socket.socket], count: int, other: bytes) -> None:
+    """Takes what comes for each, so many messages or fewer, and answers then: ACK to every other one, and `other` to the rest."""
     said = []
     for link in links:
         link.settimeout(SILENCE)
@@ -195,7 +195,7 @@ def answer_all(links: Sequence[socket.socket], count: int) -> None:
             while got.count(b"\0") < count:
                 got += link.recv(MEGABYTE)
         ids = re.findall(rb"\nack:([^\n]+)", got)
-        words = [(b"ACK", name) for name in ids[::2]] + [(b"NACK", name) for name in ids[1::2]]
+        words = [(b"ACK", name) for name in ids[::2]] + [(other, name) for name in ids[1::2]]
         said.append(b"".join([b"%b\nid:%b\n\n\0" % word for word in words]))
     for link, words_of_it in zip(links, said, strict=True):
         link.settimeout(10)

@@ -86,5 +86,28 @@ def denied(port: int) -> list[socket.socket]:
         for number in range(len(links)):
             pour(sender, [200 * send(f"/queue/denied.{number}", b"x", headers=VOLATILE)])
         settle(sender)
-        answer_all(links, 200)
+        answer_all(links, 200, b"NACK")
+    return [*links, sender]
+
+
+@attack(
+    "3,000 subscriptions of ten connections to one queue, each with one message at a time, and 50,000 messages",
+    limits=CLIENTS + MESSAGES,
+    stays=MESSAGES,
+)
+def one_each(port: int) -> list[socket.socket]:
+    sender, links = connected(port), [connected(port) for _ in range(10)]
+    headers = "ack:client-individual\nprefetch-count:1\n"
+    for link in links:
+        pour(link, [b"".join([subscribe(n, "/queue/one", headers=headers) for n in range(300)])])
+        settle(link)
+    for _ in range(5):
+        pour(
+            sender,
+            [b"".join([send("/queue/one", b"x", headers=f"{VOLATILE}h:{n % 3}\n") for n in range(10_000)])],
+        )
+        settle(sender)
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        answer_all(links, 300, b"ACK")
     return [*links, sender]

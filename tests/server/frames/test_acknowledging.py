@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from stompbox.broker.addresses.redelivery import PIECE
+from stompbox.broker.queues.consumer import Consumer
 from stompbox.broker.transactions import PART
 from stompbox.server.frames import transactions
 from stompbox.stomp.frames import Frame
@@ -229,6 +230,23 @@ def test_acks_of_one_read_are_for_messages_of_several_subscriptions() -> None:
     client.say(*acks_of(messages))
     assert client.errors() == []
     assert world.broker.engine.counters["acknowledged"] == 6
+
+
+@pytest.mark.parametrize("more", [{}, {"receipt": "1"}], ids=["as a run", "one by one"])
+def test_of_very_many_subscriptions_that_is_asked_which_has_the_message(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
+) -> None:
+    world = World()
+    client, messages = sent_to(world, 100, *map(str, range(100)))
+    asked: list[Consumer] = []
+    take = Consumer.take
+    monkeypatch.setattr(
+        Consumer, "take", lambda self, *given, **more: (asked.append(self), take(self, *given, **more))[1]
+    )
+    client.say(*[(command, headers | more) for command, headers in acks_of(messages[::-1])])
+    world.until_idle()
+    assert client.errors() == []
+    assert len(asked) == len(messages)
 
 
 @pytest.mark.parametrize("mode", ["client", "client-individual"])

@@ -380,6 +380,16 @@ class Held(_Offsets):
         self._join()
         _place(self._firsts, [segment.first for segment in segments])
 
+    def may_have(self, offset: int) -> bool:
+        """Whether it is worth to look for it: the ends alone are looked at, since hundreds of subscriptions to one queue may be asked."""
+        if offset in self._segments or self._late:
+            return True
+        firsts = self._firsts
+        if not firsts or offset < firsts[0]:
+            return False
+        last = self._segments.get(firsts[-1])
+        return last is None or offset < last.stop
+
     def take(self, first: int, stop: int, most: int = EVERY) -> tuple[list[Segment], int]:
         """Removes and returns first .. stop-1 as far as it is held, in `most` segments at the most, and the offset where that ends."""
         taken: list[Segment] = []

@@ -330,8 +330,7 @@ class Consumer:
         return outbox
 
     def feed(self) -> None:
-        """Lets the queues feed a consumer that has credit again, in turn, as long as it has, and one of them at the least; it may have
-        thousands, so the others come later where the portion is used up."""
+        """Lets the queues feed a consumer that has credit again, in turn, as long as it has: one at the least, a portion's worth now."""
         starved = self.starved
         for _ in range(len(starved)):
             if not starved or not self.has_credit:
@@ -463,6 +462,13 @@ class Consumer:
         if gone:
             self.ledger = deque([sent for sent in self.ledger if sent[0] is not binding])
             self.outbox = [output for output in self.outbox if output.binding is not binding]
+
+    def may_have(self, queue: int, offset: int) -> bool:
+        """Whether it is worth asking for a message, which it has not acknowledged."""
+        binding = self.bindings.get(queue)
+        if binding is None or not binding.out:
+            return False
+        return self.ack is not _INDIVIDUAL or binding.held.may_have(offset)
 
     def take(self, queue: int, first: int, stop: int, most: int = EVERY) -> tuple[list[Sent], int]:
         """Removes first .. stop-1 of a queue's messages from what is unacknowledged, as far as they are, in `most` segments at the most;

@@ -93,7 +93,7 @@ def _acknowledge(connection: Speaker, queue: int, first: int, stop: int) -> tupl
     """As many of these as the first subscription has that has one: how many segments that were, and the offset that comes next. `client`:
     each of them must be good, so they go one by one."""
     for consumer in connection.consumers.values():
-        if queue not in consumer.bindings:
+        if not consumer.may_have(queue, first):
             continue
         end = first + 1 if consumer.ack is _CLIENT else stop
         sent, reached = consumer.take(queue, first, end, TOGETHER)
@@ -279,9 +279,10 @@ def _take(connection: Speaker, frame: Frame) -> tuple[Consumer, list[Sent]]:
         raise _unknown_message(name)
     queue, offset = int(known[1]), int(known[2])
     for consumer in _candidates(connection, frame):
-        sent, reached = consumer.take(queue, offset, offset + 1)
-        if reached > offset:
-            return consumer, sent
+        if consumer.may_have(queue, offset):
+            sent, reached = consumer.take(queue, offset, offset + 1)
+            if reached > offset:
+                return consumer, sent
     raise _unknown_message(name)
 
 
