@@ -456,11 +456,14 @@ class Engine(Catalogue):
     def committed(self) -> None:
         """The commit that was taken last is durable."""
         self.commits.landed()
-        pending = sum([len(address.log.pending) for address in self.commits.dirty])
-        if pending > COUNTED or self.commits.is_large:  # too many to be counted in one go
+        if self.commits.is_large or self._has_many_pending:  # too many to be counted in one go
             self.unsaved = max(0, self.unsaved - self._taken_octets)
         else:
             self._count_unsaved()
+
+    @property
+    def _has_many_pending(self) -> bool:
+        return sum([len(address.log.pending) for address in self.commits.dirty]) > COUNTED
 
     def _count_unsaved(self) -> None:
         self.unsaved = (

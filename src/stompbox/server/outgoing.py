@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("stompbox.connection")
 
 END: Final = b"\0\n"
-PORTION: Final = (
-    64 << 10
-)  # bytes of a long answer in one turn of the loop, about 30 us; so much of all else, or one piece
+# bytes of a long answer in one turn of the loop, about 30 us; of what was said behind a large message, and one piece then
+PORTION: Final = 64 << 10
 SHOWN: Final = 2 << 10  # bytes of what is said to a client whose frames are logged, each of which takes 60 us
 STREAM: Final = 1 << 10  # octets of memory that a large message takes while it waits for its turn, at a guess
 GRACE: Final = 5.0  # seconds in which a connection that ends may take the rest of a frame
