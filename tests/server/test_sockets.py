@@ -60,10 +60,14 @@ class Client(asyncio.Protocol):
 class House:
     def __init__(self, clock: Callable[[], float]) -> None:
         loop = asyncio.get_running_loop()
-        self.sockets = Sockets(loop, clock)
+        self.sockets = Sockets(loop, clock, self.go_out)
         self.read: Counter[str] = Counter()
+        self.gone_out: list[Counter[str]] = []  # what had been read then
         self.ended = 0
         self.clients: list[Client] = []
+
+    def go_out(self) -> None:
+        self.gone_out.append(self.read.copy())
 
     async def client(self, user: str = "") -> Client:
         client = Client(self, user)
@@ -160,6 +164,32 @@ def test_who_has_one_socket_does_not_wait_for_those_of_who_has_very_many(
         say([alone])
         await house.until(lambda: alone.heard)
         assert house.read["bob"] <= SEATS + IN_A_TURN
+
+    play(new_loop, story)
+
+
+@LOOPS
+@pytest.mark.parametrize("count", [SEATS + 2, 200])
+def test_where_a_turn_was_too_short_what_others_said_goes_out_before_a_crowd_is_read(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], count: int
+) -> None:
+    """Who is not late lets out all that a turn has read at once."""
+
+    async def story(house: House) -> None:
+        crowd = await house.many(count, "bob")
+        (alone,) = await house.many(1, "ann")
+        say(crowd)
+        await house.until(lambda: house.read["bob"] > SEATS)
+        before = len(house.gone_out)
+        say([alone])
+        await house.until(lambda: alone.heard)
+        read = house.read["bob"]
+        await house.until(all_heard(crowd))
+        told = [gone for gone in house.gone_out[before:] if gone["ann"]]
+        if count == 200:
+            assert told[0]["bob"] < read + SEATS < count
+        else:
+            assert not house.gone_out
 
     play(new_loop, story)
 

@@ -8,8 +8,9 @@ something, and of those that have so many are read as there is time for, one rea
                   <-  a crowd: the other sockets of one user     what is left of that, in equal parts, and a PART at the least
                   <-  the crowd of strangers, who have not logged in, OF_STRANGERS
 
-So who has one connection never waits for those of who has thousands, and strangers wait for each other. There are CROWDS, each of which is
-a file; those who come later share one.
+So who has one connection never waits for those of who has thousands, and strangers wait for each other. Where the last turn had no time for
+all crowds, what came of the first ones goes out before the crowds are read. There are CROWDS, each of which is a file; those who come later
+share one.
 
 The loop still writes to them, and one that was reset is given back to it, which finds out why. A socket that ends counts for more than its
 read takes, since it is closed later. Where the system has no epoll, as on macOS, the loop reads, too.
@@ -215,12 +216,23 @@ class Crowd(_Ready):
         return f"<Crowd of {self.members}>"
 
 
-class Sockets:
-    """All that are read in turns of one loop. There are files as long as there are sockets."""
+def nothing() -> None:
+    """Where nobody waits for what was read."""
 
-    def __init__(self, loop: AbstractEventLoop, clock: Callable[[], float] = perf_counter) -> None:
+
+class Sockets:
+    """All that are read in turns of one loop. There are files as long as there are sockets. `go_out` lets out what came of reading."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        clock: Callable[[], float] = perf_counter,
+        go_out: Callable[[], None] = nothing,
+    ) -> None:
         self._loop = loop
         self.clock = clock
+        self._go_out = go_out
+        self._was_late = False  # there was no time for all of them in the last turn
         # each is read into: to make so much room for each read would cost 12 us, which the allocator asks the system for
         room = bytearray(SIZE)
         self.rooms, self.view = [room], cast(Any, memoryview(room))
@@ -307,6 +319,9 @@ class Sockets:
         clock = self.clock
         until = clock() + READING
         until -= self._seated.have_turn(until)
+        if self._was_late and self.due:
+            self._go_out()
+        self._was_late = False
         while self.due:
             now = clock()
             crowd = next(iter(self.due))
@@ -314,6 +329,7 @@ class Sockets:
             part = OF_STRANGERS if crowd.user == NOBODY else max(PART, (until - now) / (len(self.due) + 1))
             until -= crowd.have_turn(now + part)
             if clock() > until:
+                self._was_late = True
                 return
 
     def __repr__(self) -> str:

@@ -63,7 +63,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from stompbox.server.sockets import Sockets
+from stompbox.server.sockets import Sockets, nothing
 
 if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
@@ -221,10 +221,15 @@ class InLine:
 class OfLoop:
     """What the sockets of one loop share."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float] = perf_counter,
+        go_out: Callable[[], None] = nothing,
+    ) -> None:
         self.few = Few(loop).few
         self.line = Line(loop, clock)
-        self.sockets = Sockets(loop, clock)
+        self.sockets = Sockets(loop, clock, go_out)
 
 
 class Turns(OfLoop):
@@ -233,7 +238,7 @@ class Turns(OfLoop):
     def __init__(
         self, broker: Served, configuration: Configuration, clock: Callable[[], float] = perf_counter
     ) -> None:
-        super().__init__(broker.loop, clock)
+        super().__init__(broker.loop, clock, broker.flush)
         self.broker = broker
         self.clock = clock
         self.obey(configuration)
