@@ -341,15 +341,11 @@ class Engine(Catalogue):
         self.feed(consumer)
 
     def feed(self, consumer: Consumer) -> None:
-        """Gives a consumer what it has credit for again, as far as a portion goes, the rest later. What has used one up already may call
-        this often: then all of it comes later."""
-        if self.work.is_over:
-            consumer.feed_later(self)
-        else:
-            consumer.feed()
+        consumer.feed()
 
     def feed_denied(self) -> None:
-        """Feeds those who would have got more and may have it now, as `feed` does."""
+        """Feeds those who would have got more and may have it now, as far as a portion goes, the rest later. What has used one up already
+        may call this often: then all of it comes later."""
         if self.work.is_over or self.unacknowledged.feed(self.work):
             self.later.add(self.unacknowledged, self.feed_denied)
 
