@@ -150,6 +150,13 @@ def settle(link: socket.socket) -> None:
         got = got[-64:] + more
 
 
+def read(link: socket.socket) -> bytes:
+    found = link.recv(MEGABYTE)
+    if not found:
+        raise ConnectionError("closed while it was at it")
+    return found
+
+
 def again(links: Sequence[socket.socket], says: Callable[[int], bytes], seconds: float = 10.0) -> None:
     """Each says what `says` has for it, by its place, and the next as soon as it is answered."""
     places = {link.fileno(): place for place, link in enumerate(links)}
@@ -161,8 +168,7 @@ def again(links: Sequence[socket.socket], says: Callable[[int], bytes], seconds:
     while time.monotonic() < until:
         for fileno, _ in answered.poll(1.0):
             place = places[fileno]
-            if not links[place].recv(1 << 16):
-                raise ConnectionError("closed while it was at it")
+            read(links[place])
             links[place].sendall(says(place))
 
 
@@ -180,9 +186,17 @@ def answer(link: socket.socket, word: bytes, seconds: float) -> None:
             more = link.recv(MEGABYTE)
             if not more:
                 break
-            *frames, got = (got + more).split(b"\0")
-            acks = [frame.partition(b"\nack:")[2].partition(b"\n")[0] for frame in frames]
-            said += b"".join([b"%b\nid:%b\n\n\0" % (word, ack) for ack in acks if ack])
+            whole, _, got = (got + more).rpartition(b"\0")
+            said += answers(word, ids_in(whole))
+
+
+def ids_in(messages: bytes) -> list[bytes]:
+    """The ids by which they are answered."""
+    return re.findall(rb"\nack:([^\n]+)", messages)
+
+
+def answers(word: bytes, ids: Iterable[bytes]) -> bytes:
+    return b"".join([b"%b\nid:%b\n\n\0" % (word, id) for id in ids])
 
 
 def answer_all(links: Sequence[socket.socket], count: int, other: bytes) -> None:
@@ -193,13 +207,12 @@ def answer_all(links: Sequence[socket.socket], count: int, other: bytes) -> None
         got = b""
         with contextlib.suppress(TimeoutError):
             while got.count(b"\0") < count:
-                got += link.recv(MEGABYTE)
-        ids = re.findall(rb"\nack:([^\n]+)", got)
-        words = [(b"ACK", name) for name in ids[::2]] + [(other, name) for name in ids[1::2]]
-        said.append(b"".join([b"%b\nid:%b\n\n\0" % word for word in words]))
-    for link, words_of_it in zip(links, said, strict=True):
+                got += read(link)
+        ids = ids_in(got)
+        said.append(answers(b"ACK", ids[::2]) + answers(other, ids[1::2]))
+    for link, words in zip(links, said, strict=True):
         link.settimeout(10)
-        link.sendall(words_of_it)
+        link.sendall(words)
 
 
 # WebSocket

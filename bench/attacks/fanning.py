@@ -9,16 +9,17 @@ import time
 
 from bench.attacks.attacker import (
     CLIENTS,
-    MEGABYTE,
     MESSAGES,
     answer_all,
     attack,
     connected,
     pour,
+    read,
     send,
     settle,
     subscribe,
 )
+from bench.attacks.many import filled
 
 VOLATILE = "persistent:false\n"
 
@@ -45,7 +46,7 @@ def read_by_all(
         while found := poller.poll(0.2):
             for number, _ in found:
                 with contextlib.suppress(BlockingIOError):
-                    by_number[number].recv(MEGABYTE)
+                    read(by_number[number])
 
 
 @attack("60 messages of three shapes to 3,000 connections, again and again", limits=CLIENTS + MESSAGES)
@@ -101,12 +102,7 @@ def one_each(port: int) -> list[socket.socket]:
     for link in links:
         pour(link, [b"".join([subscribe(n, "/queue/one", headers=headers) for n in range(300)])])
         settle(link)
-    for _ in range(5):
-        pour(
-            sender,
-            [b"".join([send("/queue/one", b"x", headers=f"{VOLATILE}h:{n % 3}\n") for n in range(10_000)])],
-        )
-        settle(sender)
+    filled(sender, "/queue/one", count=50_000)
     until = time.monotonic() + 10
     while time.monotonic() < until:
         answer_all(links, 300, b"ACK")

@@ -308,8 +308,7 @@ class Engine(Catalogue):
             self.counters["acknowledged"] += done
         if consumer.starved:
             self.feed(consumer)
-        if self.unacknowledged.denied:
-            self.feed_denied()
+        self.feed_denied()
 
     def refuse(self, consumer: Consumer, sent: list[Sent], refusal: Refusal = FAILED) -> None:
         """NACK: failed deliveries, or dead letters at once."""
@@ -346,7 +345,7 @@ class Engine(Catalogue):
     def feed_denied(self) -> None:
         """Feeds those who would have got more and may have it now, as far as a portion goes, the rest later. What has used one up already
         may call this often: then all of it comes later."""
-        if self.work.is_over or self.unacknowledged.feed(self.work):
+        if self.unacknowledged.denied and (self.work.is_over or self.unacknowledged.feed(self.work)):
             self.later.add(self.unacknowledged, self.feed_denied)
 
     def close_consumer(self, consumer: Consumer, *, is_failure: bool) -> None:

@@ -98,7 +98,6 @@ class Portions(Stream):
     def __init__(self, pieces: Sequence[bytes], portion: int = PORTION) -> None:
         self.left = self.kept = sum(map(len, pieces))
         self.is_shown = portion == SHOWN
-        self.is_reading = False
         self._portions = _portions(pieces, portion)
         self.ready = next(self._portions)
 

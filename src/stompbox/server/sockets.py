@@ -24,7 +24,6 @@ from abc import ABCMeta, abstractmethod
 from asyncio import AbstractEventLoop, Transport
 from collections import Counter
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any, Final, Protocol, cast
 
 # seconds of a turn in which sockets are read, and what is small is obeyed (LATE, turns.py)
@@ -216,18 +215,14 @@ class Crowd(_Ready):
         return f"<Crowd of {self.members}>"
 
 
-def nothing() -> None:
-    """Where nobody waits for what was read."""
-
-
 class Sockets:
     """All that are read in turns of one loop. There are files as long as there are sockets. `go_out` lets out what came of reading."""
 
     def __init__(
         self,
         loop: AbstractEventLoop,
-        clock: Callable[[], float] = perf_counter,
-        go_out: Callable[[], None] = nothing,
+        clock: Callable[[], float],
+        go_out: Callable[[], None],
     ) -> None:
         self._loop = loop
         self.clock = clock

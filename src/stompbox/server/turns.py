@@ -63,7 +63,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from stompbox.server.sockets import Sockets, nothing
+from stompbox.server.sockets import Sockets
 
 if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
@@ -225,7 +225,7 @@ class OfLoop:
         self,
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float] = perf_counter,
-        go_out: Callable[[], None] = nothing,
+        go_out: Callable[[], None] = lambda: None,
     ) -> None:
         self.few = Few(loop).few
         self.line = Line(loop, clock)
