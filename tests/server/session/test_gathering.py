@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from time import perf_counter
 
 import pytest
 
@@ -240,7 +241,7 @@ def test_each_client_sees_what_it_would_see_alone(
             }
             found.append((per_client, {n: clients.receipts(n) for n in CLIENTS}))
 
-        played(folder, work)
+        played(folder, work, perf_counter)
     assert found[0] == found[1]
     assert sum(map(len, found[0][0].values())) > 50
 
