@@ -108,6 +108,7 @@ def key(level: str) -> str:
 def compiled(cache: Path, level: str = OPTIMIZED) -> Path:
     """A folder with the extension modules, where they are imported from. Made once; who comes meanwhile waits. `level`: of the C
     compiler's optimization; without it (0) it is there in half the time, and does the same."""
+    cache = cache.absolute()  # it is compiled in another working directory
     folder = cache / key(level)
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
