@@ -22,6 +22,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import hatch_build
 import stompbox
 from stompbox import blocking
 from tests.certificates import of_localhost
@@ -534,3 +535,13 @@ def test_what_the_broker_depends_on_is_bounded_to_what_is_tested() -> None:
     for one in declared:
         assert any(clause.operator == "<" for clause in one.specifier), one
         assert locked[canonicalize_name(one.name)] in one.specifier, one
+
+
+def test_where_compiled_modules_are_kept_may_be_named_by_a_relative_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are compiled in another working directory."""
+    monkeypatch.chdir(tmp_path)
+    there = tmp_path / "kept" / hatch_build.key(hatch_build.UNOPTIMIZED)
+    there.mkdir(parents=True)
+    assert hatch_build.compiled(Path("kept"), hatch_build.UNOPTIMIZED) == there
