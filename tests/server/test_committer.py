@@ -102,6 +102,32 @@ def test_a_log_of_very_many_runs_is_read_in_portions(max_bytes: int, monkeypatch
     assert max_bytes == 1 or max(map(len, found)) >= RUNS
 
 
+def test_who_decodes_what_was_read_lets_the_loop_have_its_way_for_as_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock that a chunk moves by 2 ms, and the last one by a second."""
+    now, slept, took = [0.0], list[float](), [0.002, 0.002, 1.0]
+    store = MemoryStore(chunk_bytes=300)
+    store.apply(Commit(logs={1: "q"}, runs={1: runs()}))
+
+    def decoded(*wish: object) -> list[Run]:
+        now[0] += took.pop(0) if len(took) > 1 else took[0]
+        return []
+
+    monkeypatch.setattr(committer, "decode", decoded)
+    monkeypatch.setattr(committer, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(committer, "sleep", slept.append)
+
+    async def load() -> None:
+        reader = Committer(store, asyncio.get_running_loop(), lambda *_: None, lambda *_: None)
+        await reader.load(1, 0, COUNT, 1 << 20)
+        await asyncio.to_thread(reader.close)
+
+    asyncio.run(load())
+    assert slept[:2] == pytest.approx([0.002, 0.002])
+    assert len(slept) > 2 and set(slept[2:]) == {committer.POLITE}
+
+
 class Kept(Commit):
     """One that can be looked for."""
 

@@ -13,7 +13,7 @@ import queue
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TypeVar
 
 from stompbox.errors import Refused, StoreError
@@ -26,6 +26,7 @@ log = logging.getLogger("stompbox.store")
 
 IDLE = 1.0  # seconds without a commit after which the store gets time for its housekeeping
 BREATH = 0.005  # seconds between two portions of it
+POLITE = 0.005  # seconds for which a reader lets the loop have its way, at the most
 RUNS = 1024  # that are read for the loop in one go, and those of the last chunk
 
 # codes: what broker and store know is not the same any more
@@ -158,13 +159,16 @@ class Committer:
         return await self.loop.run_in_executor(self._readers, self._load, log_id, start, stop, max_bytes)
 
     def _load(self, log_id: int, start: int, stop: int, max_bytes: int) -> tuple[list[Run], int]:
-        """Reads a chunk at a time, until there are RUNS: the loop has something to do for each of them."""
+        """Reads a chunk at a time, until there are RUNS: the loop has something to do for each of them. Who decodes has Python's lock, for
+        which each of the loop's calls of the system would wait: so the loop has it to itself for as long after each chunk."""
         runs: list[Run] = []
         at, size = start, 0
         try:
             while at < stop and size < max_bytes and len(runs) < RUNS:
                 chunks = self.store.read(log_id, at, stop, 1)
+                begun = perf_counter()
                 runs += [run for chunk in chunks for run in decode(chunk.blob, chunk.first)]
+                sleep(min(POLITE, perf_counter() - begun))
                 size += sum([len(chunk.blob) for chunk in chunks])
                 # nothing found: there is nothing up to stop
                 at = min(chunks[-1].stop, stop) if chunks else stop
