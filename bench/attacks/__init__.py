@@ -3,7 +3,7 @@
 Decides what is sent; hostile.py measures the others.
 """
 
-from bench.attacks import composed, fanning, frames, many, matching, memory, secured  # noqa: F401 - each notes its attacks in ATTACKS
+from bench.attacks import answering, composed, fanning, frames, many, matching, memory, secured  # noqa: F401 - each notes its attacks in ATTACKS
 from bench.attacks.attacker import ATTACKS
 
 __all__ = ["ATTACKS"]

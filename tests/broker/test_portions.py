@@ -495,6 +495,22 @@ def test_what_an_aborted_transaction_was_to_send_is_let_go_in_steps() -> None:
     assert not transaction.sends
 
 
+def test_what_an_aborted_transaction_had_acknowledged_is_let_go_in_steps() -> None:
+    world = World()
+    filled(world, "q", count=2000)
+    consumer = world.on_queue(world.consumer(ack=AckMode.INDIVIDUAL), "q")
+    transaction = transactions.Transaction("t")
+    for number, got in enumerate(world.settle()):
+        world.hold(transaction, consumer, got, is_good=number < 1000)
+    held = next(iter(consumer.bindings.values())).held
+    assert (len(transaction.acked), len(transaction.refused), len(held)) == (1000, 1000, 0)
+    left = 2000
+    for _ in transactions.aborting(world.engine, transaction, is_failure=False):
+        before, left = left, len(transaction.acked) + len(transaction.refused)
+        assert before - left <= transactions.PART
+    assert (left, len(held)) == (0, 2000)
+
+
 def test_what_an_abort_gives_back_is_there_again_whole() -> None:
     world = World()
     for ack in (AckMode.CLIENT, AckMode.INDIVIDUAL):

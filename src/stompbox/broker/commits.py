@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cas
 from stompbox.broker.addresses import contracts, fanout, lifetimes
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.unitofwork import Restore, UnitOfWork
+from stompbox.broker.logs.cursor import EVERY
 from stompbox.broker.logs.log import UNUSED
 from stompbox.broker.queues import paging
 from stompbox.broker.queues.consumer import taken_off
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 PART: Final = 500
 # addresses and queues with news, beyond which they are gathered in steps before the commit is taken: three milliseconds of one step
 MANY: Final = 500
+RANGES: Final = 1000  # that were acknowledged, beyond which the same is done: two milliseconds
 GOING: Final = 5 * MESSAGE  # steps (work.py) that it takes to let a queue go
 PASSES: Final = 8  # as often at most: others may have as much news again meanwhile
 
@@ -243,7 +245,9 @@ class Commits:
     @property
     def is_large(self) -> bool:
         """Whether the next commit has more to say than is gathered in one go."""
-        return len(self.dirty) + len(self.acked) + len(self.delivered) + len(self.news) > MANY
+        if len(self.dirty) + len(self.acked) + len(self.delivered) + len(self.news) > MANY:
+            return True
+        return sum([len(queue.cursor.unsaved or ()) for queue in self.acked]) > RANGES
 
     def preparing(self) -> Iterator[None]:
         """Gathers most of the next commit ahead, in steps, while the disk has none. What changes after it was gathered is gathered once
@@ -271,11 +275,17 @@ class Commits:
                     del self.dirty[address]
                     self._give(self._next, address)
             yield
-        for queues in _parts(list(self.acked)):
-            for queue in queues:  # where the log has news again the cursor waits for them
-                if queue in self.acked and queue.address not in cast("dict[Any, None]", self.dirty):
+        said = 0
+        for queue in list(self.acked):
+            # where the log has news again the cursor waits for them
+            while queue in self.acked and queue.address not in cast("dict[Any, None]", self.dirty):
+                said += max(1, self._acknowledge(self._next, queue, PART))
+                if not queue.cursor.unsaved:
                     del self.acked[queue]
-                    self._acknowledge(self._next, queue)
+                if said >= PART:
+                    said = 0
+                    yield
+        if said:
             yield
         for queues in _parts(list(self.delivered)):
             for queue in queues:
@@ -300,16 +310,18 @@ class Commits:
         if not self._is_firm:
             self._is_firm = any(not run.is_loose for run in commit.runs.get(log.id, ()))
 
-    def _acknowledge(self, commit: Commit, queue: Queue) -> None:
+    def _acknowledge(self, commit: Commit, queue: Queue, most: int = EVERY) -> int:
+        """Has the commit say what was acknowledged of a queue, or `most` ranges of it; how many these are then."""
         log = queue.address.log
-        ranges = queue.cursor.news(log.stored)
+        ranges = queue.cursor.news(log.stored, most)
         if ranges:
-            commit.acknowledged[queue.id] = commit.acknowledged.get(queue.id, []) + ranges
+            commit.acknowledged.setdefault(queue.id, []).extend(ranges)
             self._is_firm = self._is_firm or any(first < log.firm for first, _ in ranges)
+        return len(ranges)
 
     def _count(self, commit: Commit, queue: Queue, told: list[Delivered]) -> None:
         if told:
-            commit.delivered[queue.id] = commit.delivered.get(queue.id, []) + told
+            commit.delivered.setdefault(queue.id, []).extend(told)
 
     def _gather(self) -> Commit:
         if self.acked:
@@ -431,10 +443,17 @@ class Commits:
 
 def _letting_go(engine: Engine, unit: UnitOfWork) -> Iterator[None]:
     """What a large unit held goes in parts: nobody takes it back any more."""
-    for items in (unit.sends, *[sent for _, sent in unit.acked]):
-        for _ in taken_off(cast("list[object]", items), PART):
-            engine.work.spend(PART)
-            yield
+    for _ in taken_off(unit.sends, PART):
+        engine.work.spend(PART)
+        yield
+    for acked in taken_off(unit.acked, PART):
+        for _, sent in acked:
+            if len(sent) > PART:
+                for _ in taken_off(sent, PART):
+                    engine.work.spend(PART)
+                    yield
+        engine.work.spend(PART)
+        yield
 
 
 def _leaving(engine: Engine, queues: list[Queue]) -> Iterator[None]:

@@ -168,6 +168,10 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
         commits.let_go()
     if transaction.unit is None:  # nobody waits for the disk, and nothing takes it back
         yield from letting_go(unit.sends)
+        for _ in taken_off(transaction.acked, PART):
+            yield
+    for _ in taken_off(transaction.refused, PART):
+        yield
     return (is_durable or is_stored) and engine.is_durable
 
 
@@ -369,13 +373,18 @@ def dropping_queue(engine: Engine, queue: Queue) -> Generator[None, None, dict[C
 def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> Iterator[None]:
     """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone)."""
     held: dict[Consumer, list[Sent]] = {}
-    for number, (consumer, sent) in enumerate(transaction.answered, 1):
-        held.setdefault(consumer, []).extend(sent)
-        if number % PART == 0:
-            yield
+    for acked in taken_off(transaction.acked, PART):
+        for consumer, sent in acked:
+            held.setdefault(consumer, []).extend(sent)
+        yield
+    for refused in taken_off(transaction.refused, PART):
+        for consumer, sent, _ in refused:
+            held.setdefault(consumer, []).extend(sent)
+        yield
     for consumer, sent in held.items():
         yield from unholding(engine, consumer, sent, is_failure=is_failure)
-        yield
+        for _ in taken_off(sent, PART):
+            yield
     yield from letting_go(transaction.sends)
 
 

@@ -77,6 +77,19 @@ def test_gaps_in_the_store_do_not_grow_behind_a_stuck_message() -> None:
     assert list(cursor.ahead) == [(1, 101)]
 
 
+def test_of_very_many_news_so_many_are_told_in_one_go_the_oldest_first() -> None:
+    cursor = Cursor(1, 0, is_durable=True)
+    for offset in range(1, 21, 2):
+        cursor.acknowledge(offset, offset + 1)
+    assert cursor.news(100, 4) == [(1, 2), (3, 4), (5, 6), (7, 8)]
+    assert not cursor.acknowledge(21, 22)  # some are not told yet, so this is not the first
+    cursor.revoke(9, 10)
+    assert cursor.news(100, 4) == [(11, 12), (13, 14), (15, 16), (17, 18)]
+    assert cursor.news(100, 4) == [(19, 20), (21, 22)]
+    assert (cursor.news(100, 4), cursor.unsaved) == ([], [])
+    assert cursor.acknowledge(30, 31)
+
+
 def test_news_that_were_not_saved_come_again() -> None:
     cursor = Cursor(1, 0, is_durable=True)
     cursor.acknowledge(0, 3)

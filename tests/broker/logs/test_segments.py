@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stompbox.broker import sweeping
+from stompbox.broker.logs import segments
 from stompbox.broker.logs.segments import (
     EACH,
     FEW,
     HEADER,
     LATE,
+    NEAR,
     RUN,
     VALUE,
     Held,
@@ -232,7 +234,24 @@ def test_what_is_delivered_again_moves_nothing_that_is_above_it() -> None:
     assert [segment.first for segment in held.clear()] == list(range(2 * count))
 
 
-def test_held_is_a_set_whatever_stands_apart_and_is_joined() -> None:
+def test_what_moves_little_that_is_above_it_does_not_stand_apart() -> None:
+    held = held_of()
+    for offset in range(0, 4 * NEAR, 2):
+        held.add(segment_of(1, first=offset))
+    known = len(held._firsts)
+    for number, offset in enumerate(range(2 * NEAR + 1, 4 * NEAR, 2), 1):  # from where NEAR of them are above
+        held.add(segment_of(1, first=offset))
+        assert (len(held._firsts), held._late) == (known + number, [])
+    held.add(segment_of(1, first=1))
+    assert held._late == [1]
+    assert [segment.first for segment in held.behind(2 * NEAR, 3)[0]] == [2 * NEAR + n for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("near", [NEAR, LATE // 8], ids=["near", "apart"])
+def test_held_is_a_set_whatever_stands_apart_and_is_joined(
+    near: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "NEAR", near)
     seeded = random.Random(3)
     held, model = Held(), set[int]()
     for step in range(6 * LATE):

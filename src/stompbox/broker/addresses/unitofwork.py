@@ -96,9 +96,11 @@ class UnitOfWork:
     @property
     def is_large(self) -> bool:
         """Whether what it held takes long to go."""
-        if len(self.sends) > LARGE or not self.acked:
+        if not self.acked:
             return len(self.sends) > LARGE
-        return any(len(sent) > LARGE for _, sent in self.acked)
+        return max(len(self.sends), len(self.acked)) > LARGE or any(
+            len(sent) > LARGE for _, sent in self.acked
+        )
 
     @property
     def may_be_shared(self) -> bool:

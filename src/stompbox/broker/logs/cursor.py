@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     pass
 
 FAR: Final = 1 << 62  # beyond any offset
+EVERY: Final = 1 << 62  # however many there are
 
 
 class Cursor:
@@ -135,13 +136,19 @@ class Cursor:
             self.reach = self.position
         return self.position
 
-    def news(self, stored: int) -> list[tuple[int, int]]:
-        """What the next commit has to say; `stored` is the offset after the last message that the store has.
+    def news(self, stored: int, most: int = EVERY) -> list[tuple[int, int]]:
+        """What the next commit has to say of `most` ranges that were acknowledged since the last one, which are saved then; `stored` is the
+        offset after the last message that the store has.
 
         Acknowledgements of what was never stored need no saving, but lie between others: what is said covers them, so that the
         stored cursor has no more gaps than this one.
         """
-        unsaved, self.unsaved = self.unsaved or [], []
+        unsaved = self.unsaved or []
+        if len(unsaved) <= most:
+            self.unsaved = []
+        else:
+            self.unsaved, unsaved = unsaved, unsaved[:most]
+            del self.unsaved[:most]
         found: dict[tuple[int, int], None] = {}
         if self.saved < min(self.position, stored):
             found[self.saved, self.position] = None

@@ -240,6 +240,7 @@ def _has(known: list[int], first: int) -> bool:
     return at < len(known) and known[at] == first
 
 
+NEAR: Final = 4096  # offsets that are moved for one that lies below them: a microsecond
 LATE: Final = 512  # offsets that stand apart at the most
 FEW: Final = 8  # offsets that are looked at for each one that goes: so one in six is gone at the most, and nobody does much at once
 SHORT: Final = 2 * sweeping.LEAST  # so many are looked at together, whenever LEAST of them are gone
@@ -250,7 +251,7 @@ _NONE: Final[
 
 class _Offsets:
     """Where segments begin, in order; some of them are gone. What is lower than others that are there, as all is that is delivered again,
-    stands apart until it is much: each would move all that is above it."""
+    stands apart until it is much where it would move very many that are above it."""
 
     __slots__ = ("_firsts", "_late", "_swept")
 
@@ -261,7 +262,12 @@ class _Offsets:
 
     def _note(self, first: int) -> None:
         """Has an offset that is not above all others."""
-        if _has(self._firsts, first) or _has(self._late, first):
+        firsts = self._firsts
+        at = bisect_left(firsts, first)
+        if firsts[at] == first or _has(self._late, first):
+            return
+        if len(firsts) - at <= NEAR:
+            firsts.insert(at, first)
             return
         if not self._late:
             self._late = [first]

@@ -147,8 +147,8 @@ class Queue(LoggedQueue):
             return
         backlog, work = self._backlog.common, self.engine.work
         before, handed, most = work.done, 0, work.rounds * HANDED
-        # what it costs to give one segment to very many is of the portion
-        while backlog.count and handed + work.done - before < most:
+        # what it costs to give one segment to very many is of the portion; how long it takes to note who has it, no count says
+        while backlog.count and handed + work.done - before < most and not (handed and work.is_late):
             handed += HANDED
             segment = backlog.pop()
             if self.share(segment, bindings):
