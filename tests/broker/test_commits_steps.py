@@ -10,6 +10,7 @@ from stompbox.broker.addresses.unitofwork import LARGE
 from stompbox.broker.commits import MANY, PART, PASSES, RANGES
 from stompbox.broker.queues.consumer import AckMode
 from stompbox.broker.transactions import Transaction
+from stompbox.ranges import Ranges
 from tests.broker.test_commits import answered, drained, refuse
 from tests.broker.world import World, run_of
 
@@ -169,6 +170,36 @@ def test_very_many_acknowledgements_that_a_large_unit_held_go_in_parts() -> None
         left.append(len(unit.acked))
     assert left[0] > LARGE and left[-1] == 0
     assert max(before - after for before, after in pairwise(left)) <= 2 * PART
+
+
+def test_what_a_refused_transaction_had_acknowledged_is_looked_for_among_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of thousands was looked for among all that the next commit would say of its queue."""
+    world = World()
+    count = 1000
+    world.send("q", *[b"%d" % number for number in range(count)])
+    consumer = world.on_queue(world.consumer(ack=AckMode.INDIVIDUAL), "q")
+    out = world.settle()
+    world.commit()
+    transaction = Transaction("t")
+    for got in out[1::2]:
+        world.hold(transaction, consumer, got)
+    transaction.sends += [(world.address("r"), run_of("r", b"refused"))]
+    assert world.engine.commit(transaction, is_answered=True)
+    added = [0]
+    add = Ranges.add
+
+    def counted(ranges: Ranges, start: int, stop: int) -> None:
+        added[0] += 1
+        add(ranges, start, stop)
+
+    monkeypatch.setattr(Ranges, "add", counted)
+    refuse(world)
+    assert added[0] <= 2 * count
+    world.commit()
+    assert drained(world, "q") == [b"%d" % number for number in range(count)]
+    assert drained(world, "r") == []
 
 
 def test_those_who_always_have_news_do_not_put_the_commit_off_for_ever() -> None:

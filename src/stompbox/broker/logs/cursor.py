@@ -80,16 +80,13 @@ class Cursor:
         return False
 
     def revoke(self, first: int, stop: int) -> None:
-        """first .. stop-1 is not acknowledged after all; no commit that the store has said that it is."""
+        """first .. stop-1 is not acknowledged after all; no commit that the store has said that it is. What is unsaved stays as it is, for
+        there may be very much of it: `news` tells what of it is acknowledged then."""
         if first < self.position:
             self.ahead.add(min(stop, self.position), self.position)
             self.position = first
             self.saved = min(self.saved, first)
         self.ahead.remove(first, stop)
-        if self.unsaved:
-            told = Ranges(self.unsaved)
-            told.remove(first, stop)
-            self.unsaved[:] = told
 
     def put(self, position: int) -> None:
         """Elsewhere, also back; the next commit has to say so."""
@@ -156,8 +153,10 @@ class Cursor:
         starts, stops = self.ahead.starts, self.ahead.stops
         for first, stop in unsaved:
             if first < stored and stop > self.position:
-                at = bisect_right(starts, max(first, self.position)) - 1
-                found[starts[at], stops[at]] = None
+                at = bisect_right(stops, max(first, self.position))
+                while at < len(starts) and starts[at] < stop:  # one, but where some of it was revoked
+                    found[starts[at], stops[at]] = None
+                    at += 1
         return list(found)
 
     def not_saved(self, ranges: list[tuple[int, int]]) -> None:
