@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.broker.logs.cursor import FAR, Cursor
+from stompbox.broker.logs.cursor import FAR, Counts, Cursor
 from stompbox.ranges import Ranges
+from stompbox.store.base import Delivered
 from stompbox.store.changes import CursorState
+from tests.broker.logs.test_segments import segment_of
 
 
 def test_acknowledging_in_order_moves_the_position() -> None:
@@ -135,3 +139,24 @@ def test_the_stored_cursor_follows(data: st.DataObject) -> None:
     stored.acknowledge(cursor.news(stored=45))
     assert {offset for offset in range(60) if offset < stored.position or offset in stored.ahead} == model
     assert {offset for offset in range(60) if offset < cursor.position or offset in cursor.ahead} == model
+
+
+class Told(list[Delivered]):
+    """Counts what of it is looked at."""
+
+    looked = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        self.looked += len(range(*at.indices(len(self)))) if isinstance(at, slice) else 1
+        return super().__getitem__(at)
+
+
+def test_how_often_a_message_was_delivered_is_told_without_a_look_at_the_others() -> None:
+    count = 1000
+    told = Told([(offset, offset + 1, 2, 1) for offset in range(0, count, 2)])
+    counts = Counts(told)
+    for offset in range(count):
+        [part] = counts.parted(segment_of(1, first=offset))
+        assert (part.deliveries, part.failures) == ((0, 0) if offset % 2 else (2, 1))
+    assert told.looked <= 2 * count
+    assert [part.deliveries for part in counts.parted(segment_of(1, 1, 1, 1, first=1))] == [0, 2, 0, 2]

@@ -178,8 +178,9 @@ class Counts:
 
     def parted(self, segment: Segment) -> Iterator[Segment]:
         """The segment in parts with one history each."""
-        at = max(0, bisect_right(self._starts, segment.first) - 1)
-        for start, stop, deliveries, failures in self._told[at:]:
+        told = self._told
+        for at in range(max(0, bisect_right(self._starts, segment.first) - 1), len(told)):
+            start, stop, deliveries, failures = told[at]
             if start >= segment.stop:
                 break
             if stop <= segment.first:
