@@ -1,11 +1,12 @@
 """How other clients fare beside a hostile one: a pair of normal clients, one attack after the other.
 
-    python -m bench.hostile [--rows ws_pings,churn] [--peers artemis,rabbitmq] [--seconds 6] [--turns] [--json FILE]
+    python -m bench.hostile [--rows ws_pings,churn] [--peers artemis,rabbitmq] [--seconds 6] [--stored] [--turns] [--json FILE]
     python -m bench.hostile soak [--connections 5000] [--minutes 10]     (soak.py)
 
 For each attack a broker is started anew. The pair sends 200 messages a second through a queue of its own and takes them (pair.py). The
 attacker begins anew, as soon as it is through, until it has gone on for `--seconds`: a thousand messages of the pair at the least. Its
-p99 is that of the worst thousand in a row.
+p99 is that of the worst thousand in a row. With `--stored` each of its messages is persistent, and what is measured is how long it waits
+for its receipt: for what the disk, and the thread that writes, have to do for others.
 
 Attacker, pair and broker are three processes. Where they share two cores, what the system's scheduler has to do with it is in the
 columns: the p99 of the pair when nothing else happens, beside a process that computes all the time (of the same priority as an attacker)
@@ -99,7 +100,7 @@ def main() -> int:
     print("|---" * 15 + "|")
     for name in names:
         for broker in ("stompbox", *filter(ATTACKS[name].suits, peers)):
-            row = measured(name, broker, options.seconds, looker=options.looker)
+            row = measured(name, broker, options.seconds, looker=options.looker, is_stored=options.stored)
             rows.append(row)
             times = f"{row.quiet_p99:.2f} | {row.busy_p99:.2f} | {row.p99:.2f} | {row.worst:.0f}"
             machine = f"{row.raw_worst:.0f} | {row.stood_still:.0f} | {row.samples:,} | {row.seconds:.1f}"
@@ -125,6 +126,11 @@ def _parse() -> argparse.Namespace:
         default=6.0,
         help="how long an attack goes on, at the least (default 6)",
     )
+    parser.add_argument(
+        "--stored",
+        action="store_true",
+        help="the pair's messages are persistent, and wait for their receipts",
+    )
     parser.add_argument("--json", default="", help="a file for the figures")
     looking = parser.add_mutually_exclusive_group()
     looking.add_argument(
@@ -147,24 +153,26 @@ def _parse() -> argparse.Namespace:
 LOOKERS: Final = {"bench.longsteps": longsteps.tell, "bench.turncosts": turncosts.tell}
 
 
-def measured(name: str, broker_name: str, seconds: float, *, looker: str | None = None) -> Row:
+def measured(
+    name: str, broker_name: str, seconds: float, *, looker: str | None = None, is_stored: bool = False
+) -> Row:
     """One attack on one broker. `looker`: the module of LOOKERS by way of which Stompbox is started, to tell more."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "told"
         program = (looker, str(told)) if looker else ("stompbox",)
         with _running(broker_name, ATTACKS[name], Path(folder), program) as broker:
-            row = _attacked(name, broker_name, broker, seconds)
+            row = _attacked(name, broker_name, broker, seconds, is_stored=is_stored)
             if looker and broker_name == "stompbox":  # before its stop, which holds up nobody
                 LOOKERS[looker](longsteps.asked(broker.pid, told))
     return row
 
 
-def _attacked(name: str, broker_name: str, broker: Broker, seconds: float) -> Row:
+def _attacked(name: str, broker_name: str, broker: Broker, seconds: float, *, is_stored: bool) -> Row:
     """The row of a broker that runs."""
     idle = memory_mib(broker.pid, "VmRSS")
     port = (isinstance(broker, Stompbox) and (broker.admin or broker.secret)) or broker.port
     login = "guest" if broker_name == "rabbitmq" else "probe"  # RabbitMQ knows nobody else
-    with Pair(broker.port, login=login, header=broker.not_persistent) as pair:
+    with Pair(broker.port, login=login, header=broker.not_persistent, is_stored=is_stored) as pair:
         pair.wait(WARM_UP)
         quiet = _waits(pair)
         with _who_computes():

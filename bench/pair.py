@@ -48,10 +48,12 @@ NEVER: Final = Waits(0, float("inf"), float("inf"), float("inf"))
 class Pair:
     """The process of a pair, as who measures has it."""
 
-    def __init__(self, port: int, *, login: str = "probe", header: str = NOT_PERSISTENT) -> None:
-        """`header`: of each of its messages; empty: none."""
+    def __init__(
+        self, port: int, *, login: str = "probe", header: str = NOT_PERSISTENT, is_stored: bool = False
+    ) -> None:
+        """`header`: of each of its messages; empty: none. `is_stored`: each is persistent instead, and waits for its receipt."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.pair", str(port), login, header],
+            [sys.executable, "-m", "bench.pair", str(port), login, "stored" if is_stored else header],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -105,12 +107,13 @@ def _p99(times: list[float]) -> float:
 
 
 def main() -> None:
-    """`python -m bench.pair PORT LOGIN HEADER`: says `ready`, then figures whenever a line comes in, until its stdin ends."""
+    """`python -m bench.pair PORT LOGIN HEADER|stored`: says `ready`, then figures whenever a line comes in, until its stdin ends."""
     standstills = Standstills()
     with suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     port, login, header = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    headers = f"{header}\n" if header else ""
+    is_stored = header == "stored"
+    headers = f"{header}\n" if header and not is_stored else ""
     link = connected(port, login=login)
     # what is sent waits for nothing that was sent before
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -125,13 +128,15 @@ def main() -> None:
         now = time.monotonic()
         if now >= due:
             waiting[number] = due
+            if is_stored:
+                headers = f"persistent:true\nreceipt:<{number}>\n"
             with suppress(BlockingIOError):
                 link.send(send("/queue/probe", b"<%d>" % number, headers=headers))
             number, due = number + 1, due + 1 / RATE
             continue
         for readable in select.select([link, sys.stdin], [], [], due - now)[0]:
             if readable is link:
-                rest = _got(link, rest, waiting, waits)
+                rest = _got(link, rest, waiting, waits, b"receipt-id:" if is_stored else b"")
             elif not sys.stdin.readline():
                 return
             else:
@@ -141,16 +146,18 @@ def main() -> None:
                 waits.clear()
 
 
-def _got(link: socket.socket, rest: bytes, waiting: dict[int, float], waits: Pauses) -> bytes:
+def _got(link: socket.socket, rest: bytes, waiting: dict[int, float], waits: Pauses, mark: bytes) -> bytes:
+    """Notes whose frame has come, of those with the `mark`; the beginning of one that has not come whole."""
     data = rest + link.recv(MEGABYTE)
     if data == rest:
         sys.exit("the broker closed the connection of a normal client")
     now = time.monotonic()
     *frames, rest = data.split(b"\0")
     for frame in frames:
-        begun = waiting.pop(int(frame[frame.rindex(b"<") + 1 : -1]), None)
-        if begun is not None:
-            waits.append((begun, now))
+        if mark in frame:
+            begun = waiting.pop(int(frame[frame.rindex(b"<") + 1 : frame.rindex(b">")]), None)
+            if begun is not None:
+                waits.append((begun, now))
     return rest
 
 
