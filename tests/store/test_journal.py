@@ -493,6 +493,20 @@ def test_loose_commits_are_written_when_they_are_many(data: Path, monkeypatch: p
         assert offsets(store) == list(range(10))
 
 
+@pytest.mark.parametrize("is_loose", [False, True], ids=["in the journal", "in memory alone"])
+def test_no_more_messages_wait_than_are_written_in_a_moment(
+    data: Path, monkeypatch: pytest.MonkeyPatch, *, is_loose: bool
+) -> None:
+    """Others' commits wait while they are."""
+    monkeypatch.setattr(journaled, "RUNS", 10)
+    with closing(begun(data, 1)) as store:
+        for first in range(1, 101, 4):
+            store.apply(Commit(runs={1: [run(first + n) for n in range(4)]}, is_loose=is_loose))
+            waiting = sum([len(commit.runs[1]) for commit in store._waiting if commit.runs])
+            assert waiting <= 13
+        assert offsets(store) == list(range(101))
+
+
 def large(offset: int) -> Commit:
     return Commit(runs={1: [run(offset, body=b"x" * journaled.SMALL)]}, is_loose=True)
 

@@ -164,8 +164,14 @@ class Commits:
         self.unit = None
 
     def tell_delivered(self, queue: Queue, told: Delivered) -> None:
-        """The next commit says how often these messages were delivered."""
-        self.delivered.setdefault(queue, []).append(told)
+        """The next commit says how often these messages were delivered; at once with those next to them that were as often."""
+        known = self.delivered.setdefault(queue, [])
+        if known:
+            first, stop, *counts = known[-1]
+            if [*told[2:]] == counts and (told[0] == stop or told[1] == first):
+                known[-1] = (min(first, told[0]), max(stop, told[1]), told[2], told[3])
+                return
+        known.append(told)
 
     def put(self, kind: str, key: str, value: object | None) -> None:
         """Writes an entry of the catalogue; None deletes it."""

@@ -35,8 +35,8 @@ from stompbox.server.lines import Lines
 if TYPE_CHECKING:
     from stompbox.server.seam import ClientConnection, Core
 
-UNSAVED: Final = 64 << 20  # bytes
-MOST: Final = UNSAVED + UNSAVED // 4  # bytes
+UNSAVED: Final = 2 << 20  # bytes, of which a commit takes most: so long others wait for theirs
+MOST: Final = 80 << 20  # bytes, by those who send little each
 LITTLE: Final = 16 << 10  # bytes on their way to the disk that one read has caused
 READ: Final = 256 << 10  # bytes of one read of a socket
 UNREAD: Final = 1 << 20  # bytes beyond what the systems of both sides hold

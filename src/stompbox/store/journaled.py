@@ -38,8 +38,9 @@ from stompbox.store.rows import Rows
 from stompbox.store.sqlite import SqliteStore
 
 SMALL: Final = 32 << 10  # bytes of a record; from here on the database alone is as fast
-# commits that wait; putting them into the database takes some ms, and other commits wait for it
+# commits that wait, and runs of messages in them: to put these into the database takes 10 ms, and other commits wait for it
 MOST: Final = 1024
+RUNS: Final = 1024
 LOOSE: Final = 128  # commits that wait in memory alone,
 ROOM: Final = 4 << 20  # and bytes of them: what is consumed meanwhile costs the database nothing
 EACH: Final = 64  # bytes that a message costs beside its body, at a guess
@@ -61,6 +62,7 @@ class JournaledStore:
         self._waiting: list[Commit] = []  # durable, and not in the database
         self._loose = 0  # of them, so many are not durable, and need not be
         self._room = ROOM  # bytes that these may still take
+        self._runs = 0  # of messages, in them
         self._touched: set[int] = set()  # logs of which there is something among them
         self._known: set[int] = set()  # logs
         self._sequence = 0  # of the last record
@@ -170,7 +172,8 @@ class JournaledStore:
             if len(payload) > LARGEST:
                 self._settle(commit)
                 return
-            if len(self._waiting) >= MOST or not self._journal.fits(len(payload)):
+            is_much = len(self._waiting) >= MOST or self._runs >= RUNS
+            if is_much or not self._journal.fits(len(payload)):
                 self._settle()
             self._write(payload)
             self._keep(commit)
@@ -178,7 +181,7 @@ class JournaledStore:
     def _keep_loose(self, commit: Commit) -> None:
         """A small one that may be lost waits in memory alone."""
         size = _size_of(commit, self._room)
-        if self._loose >= LOOSE or size > self._room:
+        if self._loose >= LOOSE or self._runs >= RUNS or size > self._room:
             self._settle(commit)
             return
         self._loose += 1
@@ -187,6 +190,7 @@ class JournaledStore:
 
     def _keep(self, commit: Commit) -> None:
         self._waiting.append(commit)
+        self._runs += sum(map(len, commit.runs.values()))
         self._touched.update(commit.runs, commit.next_offsets, commit.trims)
 
     def _may_wait(self, commit: Commit) -> bool:
@@ -242,7 +246,7 @@ class JournaledStore:
         )
         merged.entries[_SEQUENCE] = self._sequence.to_bytes(8, "little")
         self._database.apply(merged)
-        self._waiting = []
+        self._waiting, self._runs = [], 0
         self._loose, self._room = 0, ROOM
         self._touched.clear()
         self._is_unsure = False

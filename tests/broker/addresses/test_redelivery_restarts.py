@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stompbox.broker.addresses.routing import ADMITTED
 from stompbox.broker.logs.segments import Segment
 from stompbox.broker.queues.queue import Queue
@@ -153,6 +155,24 @@ def test_counts_of_a_commit_that_failed_go_with_the_next() -> None:
     world = world.restart()
     world.on_queue(world.consumer(), "q")
     assert [got.deliveries for got in world.settle()] == [2]
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["in order", "from the last on"])
+def test_counts_of_messages_that_are_next_to_each_other_are_stored_as_one(order: int) -> None:
+    world, consumer = consuming()
+    world.send("q", *[b"%d" % number for number in range(10)])
+    world.commit()
+    for got in world.settle()[::order]:
+        if got.offset != 4:
+            world.nack(consumer, got)
+    commit = world.engine.take_commit()
+    [told] = commit.delivered.values()
+    assert sorted(told) == [(0, 4, 1, 1), (5, 10, 1, 1)]
+    world.store.apply(commit)
+    world.engine.committed()
+    again = world.restart()
+    again.on_queue(again.consumer(), "q")
+    assert [got.deliveries for got in again.settle()] == [1] * 4 + [0] + [1] * 5
 
 
 def test_what_is_not_stored_is_not_counted() -> None:
