@@ -127,6 +127,25 @@ def test_acknowledgements_of_one_queue_that_lie_apart_are_gathered_a_part_in_eac
     assert drained(world, "q") == [b"%d" % number for number in range(0, count, 2)]
 
 
+def test_acknowledgements_that_say_nothing_any_more_are_gathered_a_part_in_each_step_too() -> None:
+    """What lay apart is one by the last of them."""
+    world = World()
+    count = 4 * RANGES
+    world.send("q", *[b"%d" % number for number in range(count)])
+    consumer = world.on_queue(world.consumer(ack=AckMode.INDIVIDUAL), "q")
+    out = world.settle()
+    world.commit()
+    for got in [*out[1::2], *out[::2]]:
+        world.ack(consumer, got)
+    queue = world.queue("q")
+    left = [len(queue.cursor.unsaved or ())]
+    for _ in world.engine.commits.preparing():
+        left.append(len(queue.cursor.unsaved or ()))
+    assert (left[0], left[-1]) == (count, 0)
+    assert max(before - after for before, after in pairwise(left)) <= 2 * PART
+    assert world.commit().acknowledged[queue.id] == [(0, count)]
+
+
 @pytest.mark.parametrize("is_put", [False, True], ids=["acknowledged", "put elsewhere"])
 def test_acknowledgements_that_come_while_others_are_gathered_are_in_the_same_commit(*, is_put: bool) -> None:
     world = World()

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cas
 from stompbox.broker.addresses import contracts, fanout, lifetimes
 from stompbox.broker.addresses.contracts import address_of
 from stompbox.broker.addresses.unitofwork import Restore, UnitOfWork
-from stompbox.broker.logs.cursor import EVERY
 from stompbox.broker.logs.log import UNUSED
+from stompbox.broker.logs.segments import EVERY
 from stompbox.broker.queues import paging
 from stompbox.broker.queues.consumer import taken_off
 from stompbox.broker.work import MESSAGE
@@ -166,10 +166,10 @@ class Commits:
     def tell_delivered(self, queue: Queue, told: Delivered) -> None:
         """The next commit says how often these messages were delivered; at once with those next to them that were as often."""
         known = self.delivered.setdefault(queue, [])
-        if known:
-            first, stop, *counts = known[-1]
-            if [*told[2:]] == counts and (told[0] == stop or told[1] == first):
-                known[-1] = (min(first, told[0]), max(stop, told[1]), told[2], told[3])
+        if known and known[-1][2:] == told[2:]:
+            first, stop, deliveries, failures = known[-1]
+            if told[0] == stop or told[1] == first:
+                known[-1] = (min(first, told[0]), max(stop, told[1]), deliveries, failures)
                 return
         known.append(told)
 
@@ -317,13 +317,14 @@ class Commits:
             self._is_firm = any(not run.is_loose for run in commit.runs.get(log.id, ()))
 
     def _acknowledge(self, commit: Commit, queue: Queue, most: int = EVERY) -> int:
-        """Has the commit say what was acknowledged of a queue, or `most` ranges of it; how many these are then."""
-        log = queue.address.log
-        ranges = queue.cursor.news(log.stored, most)
+        """Has the commit say what was acknowledged of a queue, or `most` ranges of it; how many were looked at."""
+        log, cursor = queue.address.log, queue.cursor
+        known = len(cursor.unsaved or ())
+        ranges = cursor.news(log.stored, most)
         if ranges:
             commit.acknowledged.setdefault(queue.id, []).extend(ranges)
             self._is_firm = self._is_firm or any(first < log.firm for first, _ in ranges)
-        return len(ranges)
+        return known - len(cursor.unsaved or ())
 
     def _count(self, commit: Commit, queue: Queue, told: list[Delivered]) -> None:
         if told:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from stompbox.broker.logs.segments import Segment
+from stompbox.broker.logs.segments import EVERY, Segment
 from stompbox.message import VOLATILE
 from stompbox.ranges import Ranges
 from stompbox.store.base import Delivered
 
-if TYPE_CHECKING:
-    pass
-
 FAR: Final = 1 << 62  # beyond any offset
-EVERY: Final = 1 << 62  # however many there are
 
 
 class Cursor:
