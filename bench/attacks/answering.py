@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import time
 
 from bench.attacks.attacker import (
     CLIENTS,
     MESSAGES,
+    TAKES_ALL,
     answers,
     attack,
     connected,
     drain,
-    ids_in,
+    ids_of_next,
     pour,
-    read,
     send,
     settle,
     subscribe,
 )
 from bench.attacks.many import filled
 
-_ALL = "ack:client-individual\nconsumer-window-size:-1\n"
 _KEPT = """
 [[address-setting]]
 match = "kept"
@@ -38,21 +36,12 @@ retention-messages = 200000
 def acked_apart(port: int) -> list[socket.socket]:
     sender, link = connected(port), connected(port)
     filled(sender, "/queue/apart", count=60_000)
-    link.sendall(subscribe(1, "/queue/apart", headers=_ALL))
-    link.settimeout(1)
-    got = b""
-    with contextlib.suppress(TimeoutError):
-        while got.count(b"\0") < 60_000:
-            got += read(link)
-    said = [answer[:-2] + b"transaction:t\n\n\0" for answer in _each(b"ACK", ids_in(got)[::2])]
+    link.sendall(subscribe(1, "/queue/apart", headers=TAKES_ALL))
+    said = answers(b"ACK", ids_of_next(link, 60_000, silence=1.0)[::2], b"transaction:t\n")
     for end in (b"ABORT", b"ABORT", b"ABORT", b"COMMIT"):
-        pour(link, [b"BEGIN\ntransaction:t\n\n\0", b"".join(said), end + b"\ntransaction:t\n\n\0"])
+        pour(link, [b"BEGIN\ntransaction:t\n\n\0", said, end + b"\ntransaction:t\n\n\0"])
         settle(link)
     return [sender, link]
-
-
-def _each(word: bytes, ids: list[bytes]) -> list[bytes]:
-    return [answers(word, [id]) for id in ids]
 
 
 @attack(
@@ -68,7 +57,7 @@ def priorities(port: int) -> list[socket.socket]:
     for _ in range(4):
         links = [connected(port) for _ in range(20)]
         for link in links:
-            link.sendall(subscribe(1, "/queue/ranked", headers=_ALL))
+            link.sendall(subscribe(1, "/queue/ranked", headers=TAKES_ALL))
         for link in links:
             drain(link, 1.0)
             link.close()

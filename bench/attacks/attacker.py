@@ -24,6 +24,7 @@ MESSAGES = 128  # MiB: global-max-size
 REMEMBERED = 32  # MiB: max-retained-memory, and max-id-cache-memory as well
 SCHEDULED = 64  # MiB: max-scheduled-bytes
 SAVING = 64  # MiB: what is on its way to the disk
+TAKES_ALL = "ack:client-individual\nconsumer-window-size:-1\n"  # of a SUBSCRIBE
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,23 +196,28 @@ def ids_in(messages: bytes) -> list[bytes]:
     return re.findall(rb"\nack:([^\n]+)", messages)
 
 
-def answers(word: bytes, ids: Iterable[bytes]) -> bytes:
-    return b"".join([b"%b\nid:%b\n\n\0" % (word, id) for id in ids])
+def answers(word: bytes, ids: Iterable[bytes], headers: bytes = b"") -> bytes:
+    return b"".join([b"%b\nid:%b\n%b\n\0" % (word, id, headers) for id in ids])
+
+
+def ids_of_next(link: socket.socket, count: int, silence: float = SILENCE) -> list[bytes]:
+    """The ids of so many messages, or of fewer where no more come for `silence` seconds."""
+    link.settimeout(silence)
+    got = b""
+    with contextlib.suppress(TimeoutError):
+        while got.count(b"\0") < count:
+            got += read(link)
+    link.settimeout(10)
+    return ids_in(got)
 
 
 def answer_all(links: Sequence[socket.socket], count: int, other: bytes) -> None:
     """Takes what comes for each, so many messages or fewer, and answers then: ACK to every other one, and `other` to the rest."""
     said = []
     for link in links:
-        link.settimeout(SILENCE)
-        got = b""
-        with contextlib.suppress(TimeoutError):
-            while got.count(b"\0") < count:
-                got += read(link)
-        ids = ids_in(got)
+        ids = ids_of_next(link, count)
         said.append(answers(b"ACK", ids[::2]) + answers(other, ids[1::2]))
     for link, words in zip(links, said, strict=True):
-        link.settimeout(10)
         link.sendall(words)
 
 

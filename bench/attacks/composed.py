@@ -10,6 +10,7 @@ import time
 from bench.attacks.attacker import (
     CLIENTS,
     MESSAGES,
+    TAKES_ALL,
     answer,
     attack,
     connected,
@@ -76,7 +77,7 @@ def committed_by_xpath(port: int) -> list[socket.socket]:
 @attack("20 browsers of a queue of which a consumer has 100,000 messages", limits=MESSAGES, stays=MESSAGES)
 def browsed_unacknowledged(port: int) -> list[socket.socket]:
     link = connected(port)
-    pour(link, [subscribe(1, "/queue/taken", headers="ack:client-individual\nconsumer-window-size:-1\n")])
+    pour(link, [subscribe(1, "/queue/taken", headers=TAKES_ALL)])
     filled(connected(port), "/queue/taken")
     drain(link)
     browsers = connected(port)
@@ -243,7 +244,7 @@ def escapes(port: int) -> list[socket.socket]:
 )
 def nacked(port: int) -> list[socket.socket]:
     link = connected(port)
-    pour(link, [subscribe(1, "/queue/nacked", headers="ack:client-individual\nconsumer-window-size:-1\n")])
+    pour(link, [subscribe(1, "/queue/nacked", headers=TAKES_ALL)])
     sender = connected(port)
     filled(sender, "/queue/nacked")
     answer(link, b"NACK", 40)

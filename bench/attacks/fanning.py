@@ -10,6 +10,7 @@ import time
 from bench.attacks.attacker import (
     CLIENTS,
     MESSAGES,
+    TAKES_ALL,
     answer_all,
     attack,
     connected,
@@ -79,9 +80,8 @@ def wide_large(port: int) -> list[socket.socket]:
 )
 def denied(port: int) -> list[socket.socket]:
     sender, links = connected(port), [connected(port) for _ in range(300)]
-    headers = "ack:client-individual\nconsumer-window-size:-1\n"
     for number, link in enumerate(links):
-        link.sendall(subscribe(1, f"/queue/denied.{number}", headers=headers))
+        link.sendall(subscribe(1, f"/queue/denied.{number}", headers=TAKES_ALL))
     until = time.monotonic() + 20
     while time.monotonic() < until:
         for number in range(len(links)):

@@ -11,6 +11,7 @@ from bench.attacks.attacker import (
     MEGABYTE,
     MESSAGES,
     SCHEDULED,
+    TAKES_ALL,
     again,
     attack,
     connected,
@@ -101,8 +102,7 @@ def numbered(port: int) -> list[socket.socket]:
 def unread_gone(port: int) -> list[socket.socket]:
     link, reader = connected(port), connected(port)
     filled(link, "/queue/unread")
-    headers = "ack:client-individual\nconsumer-window-size:-1\n"
-    pour(reader, [subscribe(1, "/queue/unread", headers=headers)], reads=False)
+    pour(reader, [subscribe(1, "/queue/unread", headers=TAKES_ALL)], reads=False)
     settle(link)
     reader.close()
     settle(link)

@@ -11,6 +11,7 @@ from bench.attacks.attacker import (
     MESSAGES,
     REMEMBERED,
     SAVING,
+    TAKES_ALL,
     attack,
     connected,
     drain,
@@ -113,8 +114,9 @@ def duplicate_ids(port: int) -> list[socket.socket]:
 def long_headers(port: int) -> list[socket.socket]:
     links, sender = [connected(port) for _ in range(5)], connected(port)
     for number, link in enumerate(links):
-        headers = "ack:client-individual\nconsumer-window-size:-1\n"
-        link.sendall(b"".join([subscribe(n, f"/queue/long.{number}.{n}", headers=headers) for n in range(4)]))
+        link.sendall(
+            b"".join([subscribe(n, f"/queue/long.{number}.{n}", headers=TAKES_ALL) for n in range(4)])
+        )
     for start in range(0, 2000, 20):
         frames = [
             send(f"/queue/long.{n % 5}.{n // 5 % 4}", headers=f"persistent:true\nh:{n:060000d}\n")

@@ -8,16 +8,34 @@ import pytest
 
 from stompbox.broker.addresses.unitofwork import LARGE
 from stompbox.broker.commits import MANY, PART, PASSES, RANGES
-from stompbox.broker.queues.consumer import AckMode
+from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.transactions import Transaction
 from stompbox.ranges import Ranges
 from tests.broker.test_commits import answered, drained, refuse
-from tests.broker.world import World, run_of
+from tests.broker.world import Got, World, run_of
 
 
 def many(world: World, count: int = MANY + 1) -> None:
     for number in range(count):
         world.send(f"q{number}", b"x")
+
+
+def taken(world: World, count: int) -> tuple[Consumer, list[Got]]:
+    """Who has all of so many messages of a queue, and what: it is stored, and not acknowledged."""
+    world.send("q", *[b"%d" % number for number in range(count)])
+    consumer = world.on_queue(world.consumer(ack=AckMode.INDIVIDUAL), "q")
+    out = world.settle()
+    world.commit()
+    return consumer, out
+
+
+def unsaved_in_steps(world: World) -> list[int]:
+    """How many ranges that were acknowledged of the queue are not gathered, at first and after each step."""
+    cursor = world.queue("q").cursor
+    left = [len(cursor.unsaved or ())]
+    for _ in world.engine.commits.preparing():
+        left.append(len(cursor.unsaved or ()))
+    return left
 
 
 def test_very_many_addresses_are_gathered_ahead_a_part_in_each_step() -> None:
@@ -106,10 +124,7 @@ def test_acknowledgements_are_gathered_ahead_once_the_messages_are() -> None:
 def test_acknowledgements_of_one_queue_that_lie_apart_are_gathered_a_part_in_each_step() -> None:
     world = World()
     count = 4 * RANGES
-    world.send("q", *[b"%d" % number for number in range(count)])
-    consumer = world.on_queue(world.consumer(ack=AckMode.INDIVIDUAL), "q")
-    out = world.settle()
-    world.commit()
+    consumer, out = taken(world, count)
     queue, commits = world.queue("q"), world.engine.commits
     for got in out[1 : 2 * RANGES : 2]:
         world.ack(consumer, got)
@@ -117,9 +132,7 @@ def test_acknowledgements_of_one_queue_that_lie_apart_are_gathered_a_part_in_eac
     for got in out[2 * RANGES + 1 :: 2]:
         world.ack(consumer, got)
     assert commits.is_large
-    left = [len(queue.cursor.unsaved or ())]
-    for _ in commits.preparing():
-        left.append(len(queue.cursor.unsaved or ()))
+    left = unsaved_in_steps(world)
     assert (left[0], left[-1]) == (count // 2, 0)
     assert max(before - after for before, after in pairwise(left)) <= PART
     assert not commits.is_large
@@ -131,16 +144,11 @@ def test_acknowledgements_that_say_nothing_any_more_are_gathered_a_part_in_each_
     """What lay apart is one by the last of them."""
     world = World()
     count = 4 * RANGES
-    world.send("q", *[b"%d" % number for number in range(count)])
-    consumer = world.on_queue(world.consumer(ack=AckMode.INDIVIDUAL), "q")
-    out = world.settle()
-    world.commit()
+    consumer, out = taken(world, count)
     for got in [*out[1::2], *out[::2]]:
         world.ack(consumer, got)
     queue = world.queue("q")
-    left = [len(queue.cursor.unsaved or ())]
-    for _ in world.engine.commits.preparing():
-        left.append(len(queue.cursor.unsaved or ()))
+    left = unsaved_in_steps(world)
     assert (left[0], left[-1]) == (count, 0)
     assert max(before - after for before, after in pairwise(left)) <= 2 * PART
     assert world.commit().acknowledged[queue.id] == [(0, count)]
@@ -150,10 +158,7 @@ def test_acknowledgements_that_say_nothing_any_more_are_gathered_a_part_in_each_
 def test_acknowledgements_that_come_while_others_are_gathered_are_in_the_same_commit(*, is_put: bool) -> None:
     world = World()
     count = 2 * RANGES + 8
-    world.send("q", *[b"%d" % number for number in range(count)])
-    consumer = world.on_queue(world.consumer(ack=AckMode.INDIVIDUAL), "q")
-    out = world.settle()
-    world.commit()
+    consumer, out = taken(world, count)
     for got in out[1 : count - 4 : 2]:
         world.ack(consumer, got)
     queue = world.queue("q")
@@ -174,10 +179,9 @@ def test_acknowledgements_that_come_while_others_are_gathered_are_in_the_same_co
 def test_very_many_acknowledgements_that_a_large_unit_held_go_in_parts() -> None:
     world = World(portion=PART)
     count = 2 * LARGE
-    world.send("q", *[b"%d" % number for number in range(count)])
-    consumer = world.on_queue(world.consumer(ack=AckMode.INDIVIDUAL), "q")
+    consumer, out = taken(world, count)
     transaction = Transaction("t")
-    for got in world.settle():
+    for got in out:
         world.hold(transaction, consumer, got)
     transaction.sends += [(world.address("r"), run_of("r", b"answered"))]
     assert world.engine.commit(transaction, is_answered=True)
@@ -197,10 +201,7 @@ def test_what_a_refused_transaction_had_acknowledged_is_looked_for_among_nothing
     """Each of thousands was looked for among all that the next commit would say of its queue."""
     world = World()
     count = 1000
-    world.send("q", *[b"%d" % number for number in range(count)])
-    consumer = world.on_queue(world.consumer(ack=AckMode.INDIVIDUAL), "q")
-    out = world.settle()
-    world.commit()
+    consumer, out = taken(world, count)
     transaction = Transaction("t")
     for got in out[1::2]:
         world.hold(transaction, consumer, got)

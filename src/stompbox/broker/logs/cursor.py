@@ -137,17 +137,14 @@ class Cursor:
         stored cursor has no more gaps than this one.
         """
         unsaved = self.unsaved or []
-        if len(unsaved) <= most:
-            self.unsaved = []
-        else:
-            self.unsaved, unsaved = unsaved, unsaved[:most]
-            del self.unsaved[:most]
+        told = unsaved[:most]
+        del unsaved[:most]
         found: dict[tuple[int, int], None] = {}
         if self.saved < min(self.position, stored):
             found[self.saved, self.position] = None
             self.saved = self.position
         starts, stops = self.ahead.starts, self.ahead.stops
-        for first, stop in unsaved:
+        for first, stop in told:
             if first < stored and stop > self.position:
                 at = bisect_right(stops, max(first, self.position))
                 while at < len(starts) and starts[at] < stop:  # one, but where some of it was revoked
