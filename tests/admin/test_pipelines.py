@@ -83,8 +83,11 @@ def test_a_step_whose_connection_went_is_lost_until_it_is_told_of_again(served: 
         tell(client, "lost", step("a"), step("b", "done"))
         client.send("DISCONNECT", {"receipt": "bye"})
         client.receive()
+        found = shown(served, "lost")
         assert client.is_closed()
-    assert {name: one["state"] for name, one in shown(served, "lost").items()} == {"a": "lost", "b": "done"}
+    assert {name: one["state"] for name, one in found.items()} == {"a": "lost", "b": "done"}, (
+        "it goes on no more, though its socket is there"
+    )
     with Plain(served.port) as client:
         tell(client, "lost", step("a"))
         assert shown(served, "lost")["a"]["state"] == "running"

@@ -369,7 +369,7 @@ def _of_disk(broker: Broker) -> Iterator[Metric]:
 
 def _of_pipelines(broker: Broker) -> Iterator[Metric]:
     found = told_of(broker)
-    sessions = {connection.session_id for connection in broker.connections}
+    sessions = broker.sessions()
     states = Counter(dict.fromkeys(STATES, 0))
     states.update(told.state(sessions) for told in found)
     yield _gauge("stompbox_pipeline_steps", "Steps of pipelines, by state", "state", states)

@@ -49,7 +49,7 @@ def told_of(broker: Broker) -> list[Told]:
 async def views_of(broker: Broker, user: str | None) -> list[PipelineView]:
     """What one user's pipelines have told, by pipeline and step; None: all users'."""
     found = [told for told in told_of(broker) if user in (None, told.user)]
-    sessions = {connection.session_id for connection in broker.connections}
+    sessions = broker.sessions()
     lags = await _lags(broker) if any(told.groups for told in found) else Counter()
     return sorted([_view(broker, told, told.state(sessions), lags) for told in found], key=key_of)
 

@@ -68,6 +68,10 @@ class Clients:
     def connections(self) -> Collection[Connection]:
         return self.by_session.values()
 
+    def sessions(self) -> set[int]:
+        """Ids of the connections that go on: not of those whose last word is said, however long their sockets linger."""
+        return {connection.session_id for connection in self.connections if not connection.is_ended}
+
     @property
     def all_acceptors(self) -> list[Acceptor]:
         """All at which clients of this process come in."""

@@ -141,7 +141,7 @@ def test_each_address_is_looked_at_once_however_many_groups_are_told_of() -> Non
     turns = SimpleNamespace(allowance=lambda: 0.0, clock=lambda: 0.0)
     permissions = SimpleNamespace(require=lambda user, right, address: asked.append(address))
     broker = SimpleNamespace(
-        engine=engine, turns=turns, permissions=permissions, progress=None, connections=[], now=lambda: 0
+        engine=engine, turns=turns, permissions=permissions, progress=None, sessions=set, now=lambda: 0
     )
     connection: Any = SimpleNamespace(
         broker=broker,

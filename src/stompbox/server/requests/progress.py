@@ -82,7 +82,7 @@ class Told(Struct, frozen=True):
     at: int
 
     def state(self, sessions: Container[int]) -> str:
-        """The state of the step in a word. `sessions`: those whose connections are there."""
+        """The state of the step in a word. `sessions`: those whose connections go on."""
         return LOST if self.step.state in _GOING and self.session not in sessions else self.step.state.value
 
     @property
@@ -183,7 +183,7 @@ async def progress(connection: Asker, frame: Frame) -> Reply:
             unasked.update(qualified)
         found.append(Told(user, pipeline, step, qualified, connection.session_id, broker.now()))
     await _require(connection, unasked)
-    kept.tell(pipeline, found, {one.session_id for one in broker.connections})
+    kept.tell(pipeline, found, broker.sessions())
     return json_reply({})
 
 
