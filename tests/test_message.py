@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from stompbox.message import MULTICAST, Run, Shape, room_of
+from stompbox.message import _KNOWN, MULTICAST, Run, Shape, room_of, shaped
 
 SHAPE = Shape(
     {"destination": "/queue/a", "x": "1"},
@@ -72,6 +74,35 @@ def test_headers_are_changed_and_all_else_stays() -> None:
         False,
     )
     assert Shape(headers).with_headers(headers, default_persistent=False).persistent is False
+
+
+def test_what_says_the_same_is_the_same_shape_and_nothing_else_is() -> None:
+    said: dict[str, Any] = {
+        "headers": {"destination": "/queue/a", "x": "1"},
+        "holes": ("id",), "persistent": None, "priority": 4, "expires": 0, "has_length": True,
+    }  # fmt: skip
+    others: list[dict[str, Any]] = [
+        {"headers": {"x": "1", "destination": "/queue/a"}}, {"headers": {"destination": "/queue/a", "x": "2"}}, {"holes": ()},
+        {"persistent": False}, {"persistent": True}, {"priority": 5}, {"expires": 1}, {"has_length": False},
+    ]  # fmt: skip
+    shape = shaped(**said)
+    assert shaped(**{**said, "headers": dict(said["headers"])}) is shape
+    different = [shaped(**{**said, **other}) for other in others]
+    assert len({id(one) for one in [shape, *different]}) == 1 + len(others)
+    for other, found in zip(others, different, strict=True):
+        assert meaning(found) == tuple({**said, **other}.values())
+        assert list(found.headers) == list(other.get("headers", said["headers"])), "in their order"
+
+
+def test_shapes_that_are_kept_for_others_have_a_limit() -> None:
+    for number in range(20_000):
+        shaped(
+            {"destination": "/queue/a", "x": f"{number}" * 20},
+            holes=(), persistent=None, priority=4, expires=0, has_length=True,
+        )  # fmt: skip
+    assert 100 < len(_KNOWN) < 1000
+    large = {"destination": "/queue/a", "x": "x" * (1 << 20)}
+    assert SHAPE.with_headers(large) is not SHAPE.with_headers(large), "it would be half of what is kept"
 
 
 @pytest.mark.parametrize(

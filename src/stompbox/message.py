@@ -38,6 +38,7 @@ from typing import Any, Final
 
 from stompbox.handles import Body, Large, Staged
 from stompbox.numerals import digits
+from stompbox.recent import Recent
 
 _NUMBERS: Final = count()
 MEMO: Final = 256  # octets
@@ -205,7 +206,7 @@ class Shape:
     ) -> Shape:
         """The shape with these headers instead of its own. `holes` and `expires` (ms since the epoch) are changed where they are given;
         `default_persistent` is for messages whose sender said nothing about it."""
-        return Shape(
+        return shaped(
             headers,
             holes=self.holes if holes is None else holes,
             persistent=default_persistent if self.persistent is None else self.persistent,
@@ -217,6 +218,41 @@ class Shape:
     def __repr__(self) -> str:
         holes = f" holes={','.join(self.holes)}" if self.holes else ""
         return f"<Shape {self.destination} headers={len(self.headers)}{holes} priority={self.priority}>"
+
+
+def _weight(shape: Shape) -> int:
+    """Octets of memory, about: with what is made of its headers."""
+    return _SHAPE + 4 * shape.octets
+
+
+_SHAPE: Final = 2000  # octets that a shape takes beside its headers, at a guess
+_KNOWN: Final[Recent[object, Shape]] = Recent(1 << 20, _weight)
+
+
+def shaped(
+    headers: Mapping[str, str],
+    *,
+    holes: tuple[str, ...],
+    persistent: bool | None,
+    priority: int,
+    expires: int,
+    has_length: bool,
+) -> Shape:
+    """The shape that says this. Of those that were asked for lately it is the same object again: messages that alternate between a few
+    shapes, or die one by one, have all that was made of the headers of those before them."""
+    key = tuple(headers.items()), holes, persistent, priority, expires, has_length
+    shape = _KNOWN.of(key)
+    if shape is None:
+        shape = Shape(
+            headers,
+            holes=holes,
+            persistent=persistent,
+            priority=priority,
+            expires=expires,
+            has_length=has_length,
+        )
+        _KNOWN.note(key, shape)
+    return shape
 
 
 class Run:

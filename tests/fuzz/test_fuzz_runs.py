@@ -210,6 +210,13 @@ def test_what_many_have_sent_is_one_run_or_nothing(version: Version, seed: int) 
     assert together > 15, "hardly anything was read together: nothing is tested here"
 
 
+def test_messages_of_all_priorities_in_turn_are_read_in_runs() -> None:
+    reader = Reader(VERSIONS["1.2"], max_body=LIMITS.body, max_head=LIMITS.head)
+    frames = [b"SEND\ndestination:/queue/a\npriority:%d\n\nbody\0" % priority for priority in range(10)]
+    read(frames * 20, VERSIONS["1.2"], reader)
+    assert [reader.read(frame, 0) is not None for frame in frames] == [True] * 10
+
+
 @pytest.mark.parametrize("content_length", [True, False])
 @pytest.mark.parametrize("oversize", ["body", "head"])
 def test_limits_hold_within_a_run(oversize: str, content_length: bool) -> None:

@@ -33,7 +33,7 @@ from stompbox.stomp.versions import Version
 _TAUGHT: Final = 12
 _GIVEN_UP: Final = -1000  # readings more, when a pattern turned out not to fit
 _MISSES: Final = 64  # frames that did not fit before another pattern is tried
-_FAMILIES: Final = 8  # per first header line
+_FAMILIES: Final = 16  # per first header line: JMS has ten priorities
 _FIRST_LINES: Final = 1024  # then all is forgotten and learned again
 _LONGEST: Final = 4096  # octets of a head that is learned
 # of memory for what was learned, about; beyond, what has no pattern is forgotten, or all of it

@@ -22,6 +22,7 @@ from stompbox.message import (
     SCHEDULED_REPEAT,
     SCHEDULED_TIME,
     Shape,
+    shaped,
 )
 from stompbox.numerals import digits
 
@@ -44,7 +45,7 @@ def shape_of(headers: Mapping[str, str], *, holes: Collection[str] = ()) -> Shap
     if not _REPEATING.isdisjoint(headers):
         _check_schedule(headers)
     _check_sequence(headers)
-    return Shape(
+    return shaped(
         {name: value for name, value in headers.items() if name not in NOT_TAKEN and name not in holes},
         holes=tuple([name for name in headers if name in holes and name not in NOT_TAKEN]),
         persistent=_persistent(headers),

@@ -177,6 +177,19 @@ def test_dead_letter_after_so_many_attempts_with_its_headers() -> None:
     assert queue.backlog.count == queue.delivering == 0
 
 
+def test_messages_that_die_one_by_one_have_one_shape() -> None:
+    """What was made of the headers of the first is there for the others."""
+    world, consumer = consuming(
+        AddressSetting(match="q", max_delivery_attempts=1, dead_letter_address="dead")
+    )
+    for body in (b"a", b"b", b"c"):
+        world.send("q", body, headers={"colour": "red"})
+        kill(world, consumer, 1)
+    runs = [segment.run for segment in world.queue("dead").backlog.segments()]
+    assert [run.bodies[0] for run in runs] == [b"a", b"b", b"c"]
+    assert len({id(run.shape) for run in runs}) == 1
+
+
 def test_without_dead_letter_address_it_is_dropped_and_counted() -> None:
     world, consumer = consuming(AddressSetting(match="q", max_delivery_attempts=1, dead_letter_address=None))
     world.send("q", b"a", b"b")
