@@ -146,13 +146,15 @@ def test_unsaved_is_what_waits_for_the_disk() -> None:
     world = World()
     world.send("q", b"x" * 1000)
     assert world.engine.unsaved > 1000
+    assert world.engine.unsaved_runs == world.engine.logged == 1
     commit = world.engine.take_commit()
     world.send("q", b"x" * 10_000)
     world.store.apply(commit)
     world.engine.committed()
     assert 10_000 < world.engine.unsaved < 11_000
+    assert (world.engine.unsaved_runs, world.engine.logged) == (1, 2)
     world.commit()
-    assert world.engine.unsaved == 0
+    assert world.engine.unsaved == world.engine.unsaved_runs == 0
 
 
 def test_one_consumer_of_many_queues_gets_from_each_in_turn() -> None:
@@ -273,6 +275,7 @@ def test_what_is_unsaved_is_known_without_counting_very_many_runs(monkeypatch: p
     world.engine.committed()
     assert not looked
     assert world.engine.unsaved == sum(cost_of(run) for run in world.address("q").log.pending)
+    assert world.engine.unsaved_runs == len(world.address("q").log.pending)
     world.commit()
-    assert world.engine.unsaved == 0
+    assert world.engine.unsaved == world.engine.unsaved_runs == 0
     assert len(world.out()) == COUNTED + 6 == consumer.messages_out

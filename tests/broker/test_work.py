@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -116,6 +117,47 @@ def test_clients_take_turns_however_much_one_of_them_has() -> None:
         pass
     assert said[6:] == [f"much {number}" for number in range(3, 100)]
     assert not later.waiting
+
+
+class Behind:
+    """A disk that has enough to do."""
+
+    made = 0
+    is_behind = True
+
+    def holds_up(self, made: int) -> bool:
+        return self.is_behind and self.made > made
+
+
+def test_what_makes_more_for_a_disk_that_is_behind_waits_for_it_and_nothing_else_does() -> None:
+    work, disk, said = Work(10), Behind(), list[str]()
+    later = Turns(work)
+    later.heed(disk)
+
+    def steps(name: str, made: int) -> Iterator[None]:
+        for _ in range(6):
+            disk.made += made
+            said.append(name)
+            work.spend(10)
+            yield
+
+    later.take("writes", steps("writes", 1), by=1)
+    later.take("looks", steps("looks", 0), by=1)
+    said.clear()
+    for _ in range(3):
+        later.run(lambda: True)
+    assert said == ["writes", "looks", "looks", "looks"]
+    later.take("writes", steps("again", 1))
+    assert "again" not in said, "it goes on already"
+    assert len(later) == 2
+    later.go_on()
+    later.run(lambda: True)
+    assert said[4:] == ["looks", "writes"]
+    disk.is_behind = False
+    later.go_on()
+    while later.run(lambda: True):
+        pass
+    assert (said.count("writes"), said.count("looks"), len(later)) == (5, 5, 0)
 
 
 def test_a_queue_of_one_client_waits_for_one_of_each_other_client(asked: list[str]) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -69,6 +70,7 @@ class House:
         self.turns = Turns(cast(Any, self), settings, Clock(budget / LOOKS))
         self.beats = Beats(self)
         self.engine = type("Engine", (), {"later": Later(Work())})
+        self.pressure = SimpleNamespace(made=0, holds_up=lambda _: False)
 
     def set_time(self) -> None:
         pass

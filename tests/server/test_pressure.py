@@ -10,11 +10,12 @@ import pytest
 
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.limits import AddressLimits
+from stompbox.broker.commits import Trouble
 from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.server import pressure
-from stompbox.server.pressure import ASK, LITTLE, MOST, SOME, UNSAVED, Reason
+from stompbox.server.pressure import ASK, LITTLE, MOST, RUNS, SEVERAL, SOME, SOME_RUNS, UNSAVED, Reason
 from stompbox.server.transport.tcp import Socket
-from tests.server.turning import LOOKS, Client, World
+from tests.server.turning import LOOKS, Client, World, loaded
 from tests.server.world import KINDS, House, configured, play
 
 
@@ -47,6 +48,86 @@ def test_who_sends_the_disk_much_is_read_no_further_until_half_of_all_is_there()
     world.broker.engine.unsaved -= 1
     world.broker.pressure.relieve()
     assert is_read(sender)
+
+
+def test_many_runs_are_much_however_small_they_are() -> None:
+    world = behind(0)
+    world.broker.engine.unsaved_runs = RUNS
+    sender = world.client()
+    pressure = world.broker.pressure
+    pressure.has_read(sender.connection, 1, SOME_RUNS + 1)
+    assert is_read(sender)
+    world.broker.engine.unsaved_runs += 1
+    pressure.has_read(sender.connection, 1, SOME_RUNS)
+    assert is_read(sender), "what one read has made is little"
+    pressure.has_read(sender.connection, 1, SOME_RUNS + 1)
+    assert not is_read(sender)
+    world.broker.engine.unsaved_runs = RUNS // 2
+    pressure.relieve()
+    assert not is_read(sender)
+    world.broker.engine.unsaved_runs -= 1
+    pressure.relieve()
+    assert is_read(sender)
+
+
+def dying(count: int) -> tuple[World, Client]:
+    """A client that has so many messages, each of which is a dead letter when it fails, and goes to the disk."""
+    setting = AddressSetting(match="#", max_delivery_attempts=1, dead_letter_address="dead")
+    world = World(is_durable=True, address_settings=(setting,))
+    holder, _ = loaded(world, count, {"ack": "client-individual"})
+    world.until_stored()
+    world.broker.committer.is_busy = True
+    return world, holder
+
+
+def fail(holder: Client) -> None:
+    """NACKs all that it has, in one read."""
+    ids = [frame.headers["message-id"] for frame in holder.heard() if frame.command == "MESSAGE"]
+    holder.say_much([("NACK", {"message-id": id, "subscription": "1"}) for id in ids])
+
+
+def test_who_makes_much_for_the_disk_in_turns_waits_for_it_and_others_do_not() -> None:
+    count = 2 * RUNS
+    world, holder = dying(count)
+    other, counters = world.client(), world.broker.engine.counters
+    fail(holder)
+    world.turn(3 * count)
+    assert RUNS < counters["dead"] <= RUNS + LOOKS
+    begun = [("BEGIN", {"transaction": str(n), "receipt": str(n)}) for n in range(count)]
+    other.say_much(
+        [said for one in begun for said in (one, ("ABORT", {"transaction": one[1]["transaction"]}))]
+    )
+    world.turn(3 * count)
+    assert len(other.confirmed()) == count
+    assert counters["dead"] <= RUNS + LOOKS
+    world.broker.committer.is_busy = False
+    assert world.broker.is_wanted, "who waits for the disk wants it to be at work"
+    world.until_stored()
+    assert counters["dead"] == count
+
+
+def test_so_do_few_runs_where_very_much_is_on_its_way() -> None:
+    world, holder = dying(10 * LOOKS)
+    world.broker.engine.unsaved = SEVERAL
+    fail(holder)
+    world.turn(100 * LOOKS)
+    assert 0 < world.broker.engine.counters["dead"] <= 2 * LOOKS
+
+
+@pytest.mark.parametrize("why", ["in trouble", "held", "stopping"])
+def test_nobody_waits_for_a_disk_that_does_nothing_before(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for one in trouble, nor for a commit that waits for the rest of a unit, nor while the broker stops."""
+    world, holder = dying(2 * RUNS)
+    broker = world.broker
+    if why == "in trouble":
+        broker.engine.trouble = Trouble("disk-full", "there is no room")
+    elif why == "held":
+        broker.engine.commits.hold()
+    else:
+        monkeypatch.setattr(broker, "is_stopping", True)
+    fail(holder)
+    world.turn(6 * RUNS)
+    assert broker.engine.counters["dead"] == 2 * RUNS
 
 
 MUCH = {"padding": "x" * 2 * LITTLE}

@@ -507,6 +507,24 @@ def test_no_more_messages_wait_than_are_written_in_a_moment(
         assert offsets(store) == list(range(101))
 
 
+def test_fewer_runs_wait_that_are_not_fsynced_beside_others_that_are(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journaled, "LOOSE_RUNS", 10)
+    with closing(begun(data, 1)) as store:
+        for first in range(1, 101, 4):
+            runs = [run(first + n) for n in range(4)]
+            for each in runs[1:]:
+                each.is_loose = True
+            store.apply(Commit(runs={1: runs}))
+            found = [each for commit in store._waiting for each in commit.runs.get(1, ())]
+            assert sum([each.is_loose for each in found]) <= 12
+        for offset in range(101, 130):
+            store.apply(one(offset))
+        assert len(store._waiting) > 20
+        assert offsets(store) == list(range(130))
+
+
 def large(offset: int) -> Commit:
     return Commit(runs={1: [run(offset, body=b"x" * journaled.SMALL)]}, is_loose=True)
 

@@ -87,7 +87,9 @@ class Engine(Catalogue):
         self.page_size = page_size
         self.now = 0
         self.unsaved = 0  # octets of memory on their way to the store, about
-        self._taken_octets = 0  # that were so when the last commit was taken
+        self.unsaved_runs = 0  # and runs of messages
+        self._taken = 0, 0  # that were so when the last commit was taken
+        self.logged = 0  # runs that were put into logs since the start
         # what happened to messages, for the metrics
         self.counters: defaultdict[str, int] = defaultdict(int)
         # what the log is to say of messages that were dropped, or are dead letters
@@ -280,6 +282,8 @@ class Engine(Catalogue):
         if address.log.add(run):
             run.is_loose = is_loose
             self.unsaved += cost_of(run)
+            self.unsaved_runs += 1
+            self.logged += 1
             self.commits.dirty[address] = None
 
     def forward(self, name: str, run: Run, routing: int = 0) -> bool:
@@ -445,14 +449,15 @@ class Engine(Catalogue):
 
     def take_commit(self) -> Commit:
         """The commit with all that changed since the last one. Answer with `committed` or `commit_failed` before taking the next."""
-        self._taken_octets = self.unsaved
+        self._taken = self.unsaved, self.unsaved_runs
         return self.commits.take()
 
     def committed(self) -> None:
         """The commit that was taken last is durable."""
         self.commits.landed()
         if self.commits.is_large or self._has_many_pending:  # too many to be counted in one go
-            self.unsaved = max(0, self.unsaved - self._taken_octets)
+            octets, runs = self._taken
+            self.unsaved, self.unsaved_runs = max(0, self.unsaved - octets), max(0, self.unsaved_runs - runs)
         else:
             self._count_unsaved()
 
@@ -461,10 +466,8 @@ class Engine(Catalogue):
         return sum([len(address.log.pending) for address in self.commits.dirty]) > COUNTED
 
     def _count_unsaved(self) -> None:
-        self.unsaved = (
-            sum([cost_of(run) for address in self.commits.dirty for run in address.log.pending])
-            + self.bodies.all_unsaved
-        )
+        costs = [cost_of(run) for address in self.commits.dirty for run in address.log.pending]
+        self.unsaved, self.unsaved_runs = sum(costs) + self.bodies.all_unsaved, len(costs)
 
     def commit_failed(self, commit: Commit) -> None:
         """The commit that was taken last is not in the store: what was refused is undone, the rest goes in with the next one."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 PORTION: Final = 5_000  # steps: half a millisecond
 TIME: Final = 0.000_5  # seconds of a portion
@@ -110,27 +110,59 @@ class Work:
 Piece = tuple[object, Callable[[], object]]
 
 
+class Disk(Protocol):
+    """What says how far the disk is behind what is made for it."""
+
+    @property
+    def made(self) -> int:
+        """What was made for it since the start."""
+
+    def holds_up(self, made: int) -> bool:
+        """Whether who has begun when so much was made has made more of it, and goes on when the disk has done that: `go_on` follows."""
+
+
 class Turns:
     """What stopped half-way: each key waits once. Those on whose behalf it is done (`by`: a connection's session, a user; None: nobody's)
-    take turns, however much one of them has; what one has is done in the order in which it stopped."""
+    take turns, however much one of them has; what one has is done in the order in which it stopped. What makes more for the disk, where
+    there is one, than that is through with has no turn meanwhile."""
 
-    __slots__ = ("_count", "_keys", "waiting", "work")
+    __slots__ = ("_count", "_held_up", "_keys", "_made", "_under_way", "disk", "waiting", "work")
 
     def __init__(self, work: Work) -> None:
         self.work = work
+        self.disk: Disk | None = None
         self.waiting: dict[object, deque[Piece]] = {}  # by whose it is; whose turn comes next is the first
+        self._held_up: list[tuple[object, Piece]] = []  # whose it is, and what
         self._keys: set[object] = set()
         self._count = 0
+        self._under_way: object = None  # the key of what has its turn,
+        self._made = 0  # and what was made for the disk when that began
+
+    def heed(self, disk: Disk) -> None:
+        """Holds up what makes more for this disk than it is through with, from now on."""
+        self.disk = disk
 
     def add(self, key: object, step: Callable[[], object], *, by: object = None) -> None:
         if key not in self._keys:
             self._keys.add(key)
-            self._count += 1
-            own = self.waiting.get(by)
-            if own is None:
-                self.waiting[by] = deque([(key, step)])
+            if self.disk is not None and key == self._under_way and self.disk.holds_up(self._made):
+                self._held_up.append((by, (key, step)))
             else:
-                own.append((key, step))
+                self._wait(by, (key, step))
+
+    def _wait(self, by: object, piece: Piece) -> None:
+        self._count += 1
+        own = self.waiting.get(by)
+        if own is None:
+            self.waiting[by] = deque([piece])
+        else:
+            own.append(piece)
+
+    def go_on(self) -> None:
+        """The disk has done what it was given."""
+        held_up, self._held_up = self._held_up, []
+        for by, piece in held_up:
+            self._wait(by, piece)
 
     def take(self, key: object, steps: Iterator[None], *, by: object = None) -> None:
         """Takes steps until the portion is used up, or its time is over, one of them at least; the others when it is their turn. What
@@ -160,17 +192,20 @@ class Turns:
         What it has cost is not held against those who come next."""
         count = self._count
         for _ in range(count):
-            _, step = self._next()
+            self._under_way, step = self._next()
+            if self.disk is not None:
+                self._made = self.disk.made
             self.work.begin()
             step()
             if not goes_on():
                 break
+        self._under_way = None
         if count:
             self.work.begin()
         return count > 0
 
     def __len__(self) -> int:
-        return self._count
+        return self._count + len(self._held_up)
 
     def __repr__(self) -> str:
         return f"<Turns {len(self)} {self.work!r}>"

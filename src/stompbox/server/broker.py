@@ -169,6 +169,7 @@ class Broker(Clients):
         self.logins = Logins(self)
         self.waiting: dict[ClientConnection, None] = {}  # those with receipts that a commit must come before
         self.pressure = Pressure(self)
+        self.engine.later.heed(self.pressure)
         self.losses, self.refusals = Losses(self), Refusals(self)
         self._watch(configuration, is_durable=is_durable)
         self.sequence = 1  # of the commit that is being gathered

@@ -2,7 +2,7 @@
 
 | a connection that sent …                               | waits until                                   |
 |--------------------------------------------------------|-----------------------------------------------|
-| what goes to the disk, while UNSAVED bytes are to      | half of that is                               |
+| what goes to the disk, while UNSAVED bytes, or RUNS, are to | half of that is                          |
 | to an address that blocks when the disk is in trouble  | the disk is good again                        |
 | more requests than are answered (requests/)           | fewer wait                                    |
 | to an address that blocks when it is full              | there is room                                 |
@@ -11,7 +11,9 @@
 
 Who only consumes never waits, nor does for the disk who sends it nothing; who sends it LITTLE goes on up to MOST, so that who sends much
 holds up nobody else. What was read already is taken; so a sender goes beyond by one read at the most. Of those who wait for
-room, as many go on at a time as it has reads; the others look again after TURN. A connection that consumes, too, is still read while
+room, as many go on at a time as it has reads; the others look again after TURN. What goes on in turns (turns.py; broker/work.py), and
+makes more for the disk while it has so much, has no turn until that has done what it was given, whoever it is: what others wait for is
+never behind very much. A connection that consumes, too, is still read while
 it waits for room (limiting.py). Of a socket that is neither read nor written to the loop does not hear that its peer has reset it: who
 waits is looked at for that each LOOK. A peer that has closed says so to who asks its system alone (TCP keep-alive): unread.py does where
 there is a time to live, and else it is asked here, each ASK. One that has but ended its side is there, and answers.
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
     from stompbox.server.seam import ClientConnection, Core
 
 UNSAVED: Final = 2 << 20  # bytes, of which a commit takes most: so long others wait for theirs
+SEVERAL: Final = 8 << 20  # bytes, beyond which nobody makes more of it before a commit has landed
+RUNS: Final = 256  # runs of messages, each of which takes as long as kilobytes
 MOST: Final = 80 << 20  # bytes, by those who send little each
-LITTLE: Final = 16 << 10  # bytes on their way to the disk that one read has caused
+LITTLE: Final = 16 << 10  # bytes on their way to the disk that one read has caused,
+SOME_RUNS: Final = 16  # and runs
 READ: Final = 256 << 10  # bytes of one read of a socket
 UNREAD: Final = 1 << 20  # bytes beyond what the systems of both sides hold
 TURN: Final = 0.005  # seconds
@@ -91,12 +96,31 @@ class Pressure:
         if limits is not None and limits.policy is AddressFullPolicy.BLOCK and limits.look():
             self.hold(connection, limits)
 
-    def has_read(self, connection: ClientConnection, more: int) -> None:
+    def has_read(self, connection: ClientConnection, more: int, runs: int = 0) -> None:
         """All of one read was obeyed, and there were messages in it: its connection is held where the disk is behind. `more`: bytes that
-        are on their way to the disk because of it."""
-        unsaved = self.broker.engine.unsaved
-        if unsaved > UNSAVED and (more > LITTLE or (more > 0 and unsaved > MOST)):
+        are on their way to the disk because of it, and in so many runs."""
+        engine = self.broker.engine
+        unsaved = engine.unsaved
+        if (unsaved > UNSAVED or engine.unsaved_runs > RUNS) and (
+            more > LITTLE or runs > SOME_RUNS or (more > 0 and unsaved > MOST)
+        ):
             self.hold(connection, Reason.BEHIND)
+
+    @property
+    def made(self) -> int:
+        """What was made for the disk since the start: runs of messages."""
+        return self.broker.engine.logged
+
+    def holds_up(self, made: int) -> bool:
+        """Whether what goes on in turns, and has begun when so much was made for the disk, waits until that is through with what there is
+        (turns.py). A commit is wanted then; what a commit waits for goes on."""
+        engine = self.broker.engine
+        if engine.logged <= made or not (engine.unsaved > SEVERAL or engine.unsaved_runs > RUNS):
+            return False
+        if engine.trouble is not None or engine.commits.is_held or self.broker.is_stopping:
+            return False
+        self.broker.is_wanted = True
+        return True
 
     def hold(self, connection: ClientConnection, reason: Reason | Limits) -> None:
         """Stops reading from a connection, until `let_go` or `relieve` takes this reason, and all others, from it."""
@@ -149,7 +173,9 @@ class Pressure:
             self._look_later()
 
     def relieve(self) -> None:
-        """Lets those go on who need not wait any more, some of them in each turn."""
+        """The disk is through with a commit: those go on who need not wait any more, some of them in each turn."""
+        self.broker.turns.go_on()
+        self.broker.engine.later.go_on()
         if not self.waiting:
             return
         if self._is_relieving:
@@ -175,7 +201,8 @@ class Pressure:
 
     def _is_over(self, reason: Reason, connection: ClientConnection) -> bool:
         if reason is Reason.BEHIND:
-            return self.broker.engine.unsaved < UNSAVED // 2
+            engine = self.broker.engine
+            return engine.unsaved < UNSAVED // 2 and engine.unsaved_runs < RUNS // 2
         if reason is Reason.DISK:
             return self.broker.engine.trouble is None
         return connection.upload is None or connection.upload.may_go_on

@@ -67,6 +67,7 @@ from stompbox.server.sockets import Sockets
 
 if TYPE_CHECKING:
     from stompbox.broker.engine import Engine
+    from stompbox.broker.work import Disk
     from stompbox.config import Configuration
 
 FOREVER: Final = float("inf")
@@ -95,6 +96,7 @@ class Served(Protocol):
     """The broker, as what has turns."""
 
     engine: Engine
+    pressure: Disk
     deliveries: Outgoing
     loop: asyncio.AbstractEventLoop
     has_failed: bool
@@ -247,6 +249,8 @@ class Turns(OfLoop):
         self._begun = InLine()
         self._inward = InLine()
         self._queues = (self._outward, self._fresh, self._begun, self._inward)
+        # what makes more for the disk than that is through with: where it waits then, and whose it is
+        self._held_up: list[tuple[InLine, Work, object]] = []
         self._due: deque[Callable[[], None]] = deque()  # what was put off because a turn was over
         self._is_begun = False
         self._is_ending = False  # `serve` goes on, which ends it
@@ -380,9 +384,18 @@ class Turns(OfLoop):
                 waiter.set_exception(error)
         return False
 
+    def go_on(self) -> None:
+        """The disk has done what it was given: who was held up for having made more of it has a turn again."""
+        held_up, self._held_up = self._held_up, []
+        for queue, work, by in held_up:
+            queue.append(work, by)
+        if held_up:
+            self.broker.flush_soon()
+
     def finish(self) -> None:
         """The broker stops: all that was begun is done, however long it takes."""
         while self.waiting:
+            self.go_on()
             for queue in self._queues:
                 self._go_through(queue, queue, FOREVER, self.share)
             self.broker.flush()
@@ -454,19 +467,24 @@ class Turns(OfLoop):
 
     def _go_through(self, waiting: InLine, rest: InLine, until: float, least: float) -> None:
         """As many turns as there are pieces of work, as long as there is time; in equal parts of `least` seconds or more, also of who comes
-        last. What is not done then waits in `rest`."""
+        last. What is not done then waits in `rest`, or for the disk."""
+        disk = self.broker.pressure
         for left in range(len(waiting), 0, -1):
             now = self.clock() + self._lent
             work, by = waiting.take()
+            made = disk.made
             if work(now + max(least, (until - now) / left)):
-                rest.append(work, by)
+                if disk.holds_up(made):
+                    self._held_up.append((rest, work, by))
+                else:
+                    rest.append(work, by)
             if self.clock() + self._lent >= until:
                 return
 
     @property
     def waiting(self) -> int:
         """Pieces of work that wait for their turn."""
-        return sum([len(queue) for queue in self._queues])
+        return sum([len(queue) for queue in self._queues]) + len(self._held_up)
 
     def __repr__(self) -> str:
         return f"<Turns waiting={self.waiting} budget={self.budget * 1000:g} ms>"

@@ -41,6 +41,7 @@ SMALL: Final = 32 << 10  # bytes of a record; from here on the database alone is
 # commits that wait, and runs of messages in them: to put these into the database takes 10 ms, and other commits wait for it
 MOST: Final = 1024
 RUNS: Final = 1024
+LOOSE_RUNS: Final = 256  # of these, runs that are not fsynced, so that it costs little to put them in
 LOOSE: Final = 128  # commits that wait in memory alone,
 ROOM: Final = 4 << 20  # and bytes of them: what is consumed meanwhile costs the database nothing
 EACH: Final = 64  # bytes that a message costs beside its body, at a guess
@@ -62,7 +63,8 @@ class JournaledStore:
         self._waiting: list[Commit] = []  # durable, and not in the database
         self._loose = 0  # of them, so many are not durable, and need not be
         self._room = ROOM  # bytes that these may still take
-        self._runs = 0  # of messages, in them
+        self._runs = 0  # of messages, in them,
+        self._loose_runs = 0  # and how many of these need not be durable
         self._touched: set[int] = set()  # logs of which there is something among them
         self._known: set[int] = set()  # logs
         self._sequence = 0  # of the last record
@@ -172,8 +174,7 @@ class JournaledStore:
             if len(payload) > LARGEST:
                 self._settle(commit)
                 return
-            is_much = len(self._waiting) >= MOST or self._runs >= RUNS
-            if is_much or not self._journal.fits(len(payload)):
+            if self._is_much or not self._journal.fits(len(payload)):
                 self._settle()
             self._write(payload)
             self._keep(commit)
@@ -181,16 +182,22 @@ class JournaledStore:
     def _keep_loose(self, commit: Commit) -> None:
         """A small one that may be lost waits in memory alone."""
         size = _size_of(commit, self._room)
-        if self._loose >= LOOSE or self._runs >= RUNS or size > self._room:
+        if self._loose >= LOOSE or self._is_much or size > self._room:
             self._settle(commit)
             return
         self._loose += 1
         self._room -= size
         self._keep(commit)
 
+    @property
+    def _is_much(self) -> bool:
+        return len(self._waiting) >= MOST or self._runs >= RUNS or self._loose_runs >= LOOSE_RUNS
+
     def _keep(self, commit: Commit) -> None:
         self._waiting.append(commit)
-        self._runs += sum(map(len, commit.runs.values()))
+        for runs in commit.runs.values():
+            self._runs += len(runs)
+            self._loose_runs += sum([run.is_loose for run in runs])
         self._touched.update(commit.runs, commit.next_offsets, commit.trims)
 
     def _may_wait(self, commit: Commit) -> bool:
@@ -246,7 +253,7 @@ class JournaledStore:
         )
         merged.entries[_SEQUENCE] = self._sequence.to_bytes(8, "little")
         self._database.apply(merged)
-        self._waiting, self._runs = [], 0
+        self._waiting, self._runs, self._loose_runs = [], 0, 0
         self._loose, self._room = 0, ROOM
         self._touched.clear()
         self._is_unsure = False

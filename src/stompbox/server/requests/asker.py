@@ -22,6 +22,9 @@ class RequestsCore(Core, Protocol):
     progress: Progress | None
     started: int
 
+    def sessions(self) -> set[int]:
+        """Ids of the connections that go on."""
+
     async def catch_up(self, address: str = "", offset: int = 0) -> None:
         """Returns when this broker has what is there; of an address, what is below the offset. Raises Refused `node-behind`."""
 

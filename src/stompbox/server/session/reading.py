@@ -333,7 +333,7 @@ class Reading:
         connection.broker.set_time()
         self.events = None
         engine = connection.broker.engine
-        unsaved = engine.unsaved
+        unsaved, logged = engine.unsaved, engine.logged
         is_obeying, frames = self.steps is not None, self.turns.frames
         # a small read may have twenty frames that are long
         end = self.turns.whole() if until == FOREVER else until
@@ -382,7 +382,7 @@ class Reading:
             connection.contain("octets were parsed", error)  # the decoder is this connection's own
         if self.has_sent:
             self.has_sent = False
-            connection.broker.pressure.has_read(connection, engine.unsaved - unsaved)
+            connection.broker.pressure.has_read(connection, engine.unsaved - unsaved, engine.logged - logged)
         if connection.out or connection.is_ended or connection.outgoing is not None:
             connection.write_out()
         connection.account.glance(connection)
