@@ -15,7 +15,7 @@ from stompbox.broker.queues.matching import asking_ahead
 from stompbox.broker.queues.questions import OPEN
 from stompbox.broker.transactions import Transaction, committing
 from stompbox.broker.undelivered import TOO_EXPENSIVE, Fate, Loss
-from stompbox.broker.work import HANDED, QUESTION, TIME, Turns, Work
+from stompbox.broker.work import AGAIN, HANDED, QUESTION, TIME, Turns, Work
 from stompbox.message import ANYCAST, MULTICAST, Run, Shape
 from stompbox.selectors import Selector, compile_selector
 from stompbox.selectors.selector import Selector as Asked
@@ -154,10 +154,38 @@ def test_what_makes_more_for_a_disk_that_is_behind_waits_for_it_and_nothing_else
     later.run(lambda: True)
     assert said[4:] == ["looks", "writes"]
     disk.is_behind = False
-    later.go_on()
+    assert not later.go_on()
     while later.run(lambda: True):
         pass
     assert (said.count("writes"), said.count("looks"), len(later)) == (5, 5, 0)
+
+
+def test_of_very_many_who_were_held_up_few_make_more_at_a_time() -> None:
+    disk, said = Behind(), list[int]()
+    later = Turns(Work(10))
+    later.heed(disk)
+
+    def writing(number: int) -> Iterator[None]:
+        while True:
+            disk.made += 1
+            said.append(number)
+            later.work.spend(10)
+            yield
+
+    for number in range(3 * AGAIN):
+        later.take(number, writing(number))
+    later.run(lambda: True)
+    assert not later.waiting, "all are held up"
+    said.clear()
+    for _ in range(3):
+        assert later.go_on()
+        later.run(lambda: True)
+    assert said == list(range(3 * AGAIN)), "one after the other"
+    disk.is_behind = False
+    assert later.go_on()
+    for _ in range(3):
+        later.run(lambda: True)
+    assert len(later.waiting[None]) == 3 * AGAIN, "without another commit"
 
 
 def test_a_queue_of_one_client_waits_for_one_of_each_other_client(asked: list[str]) -> None:

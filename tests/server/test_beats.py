@@ -70,7 +70,7 @@ class House:
         self.turns = Turns(cast(Any, self), settings, Clock(budget / LOOKS))
         self.beats = Beats(self)
         self.engine = type("Engine", (), {"later": Later(Work())})
-        self.pressure = SimpleNamespace(made=0, holds_up=lambda _: False)
+        self.pressure = SimpleNamespace(made=0, is_behind=False, holds_up=lambda _: False)
 
     def set_time(self) -> None:
         pass

@@ -11,6 +11,7 @@ import pytest
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.limits import AddressLimits
 from stompbox.broker.commits import Trouble
+from stompbox.broker.work import AGAIN
 from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.server import pressure
 from stompbox.server.pressure import ASK, LITTLE, MOST, RUNS, SEVERAL, SOME, SOME_RUNS, UNSAVED, Reason
@@ -70,14 +71,17 @@ def test_many_runs_are_much_however_small_they_are() -> None:
     assert is_read(sender)
 
 
-def dying(count: int) -> tuple[World, Client]:
-    """A client that has so many messages, each of which is a dead letter when it fails, and goes to the disk."""
+ONE_BY_ONE = {"ack": "client-individual"}
+
+
+def dying(count: int, clients: int = 1) -> tuple[World, list[Client]]:
+    """Clients that have so many messages each, which are dead letters when they fail, and go to the disk; that is at a commit."""
     setting = AddressSetting(match="#", max_delivery_attempts=1, dead_letter_address="dead")
     world = World(is_durable=True, address_settings=(setting,))
-    holder, _ = loaded(world, count, {"ack": "client-individual"})
+    holders = [loaded(world, count, ONE_BY_ONE, f"/queue/{number}")[0] for number in range(clients)]
     world.until_stored()
     world.broker.committer.is_busy = True
-    return world, holder
+    return world, holders
 
 
 def fail(holder: Client) -> None:
@@ -88,7 +92,7 @@ def fail(holder: Client) -> None:
 
 def test_who_makes_much_for_the_disk_in_turns_waits_for_it_and_others_do_not() -> None:
     count = 2 * RUNS
-    world, holder = dying(count)
+    world, (holder,) = dying(count)
     other, counters = world.client(), world.broker.engine.counters
     fail(holder)
     world.turn(3 * count)
@@ -106,8 +110,27 @@ def test_who_makes_much_for_the_disk_in_turns_waits_for_it_and_others_do_not() -
     assert counters["dead"] == count
 
 
+def test_of_many_who_wait_for_the_disk_few_go_on_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 5 * AGAIN
+    world, holders = dying(3 * LOOKS, count)
+    monkeypatch.setattr(pressure, "RUNS", 1)
+    counters, disk = world.broker.engine.counters, world.broker.pressure
+    for holder in holders:
+        fail(holder)
+    world.turn(100)
+    before = counters["dead"]
+    assert before < count * LOOKS * 1.5, "each has made some, and is held up"
+    disk.relieve()
+    world.turn(100)
+    assert before < counters["dead"] <= before + AGAIN * LOOKS
+    monkeypatch.setattr(pressure, "RUNS", 10_000)
+    disk.relieve()
+    world.until_idle()
+    assert counters["dead"] == count * 3 * LOOKS, "the others without another commit"
+
+
 def test_so_do_few_runs_where_very_much_is_on_its_way() -> None:
-    world, holder = dying(10 * LOOKS)
+    world, (holder,) = dying(10 * LOOKS)
     world.broker.engine.unsaved = SEVERAL
     fail(holder)
     world.turn(100 * LOOKS)
@@ -117,7 +140,7 @@ def test_so_do_few_runs_where_very_much_is_on_its_way() -> None:
 @pytest.mark.parametrize("why", ["in trouble", "held", "stopping"])
 def test_nobody_waits_for_a_disk_that_does_nothing_before(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for one in trouble, nor for a commit that waits for the rest of a unit, nor while the broker stops."""
-    world, holder = dying(2 * RUNS)
+    world, (holder,) = dying(2 * RUNS)
     broker = world.broker
     if why == "in trouble":
         broker.engine.trouble = Trouble("disk-full", "there is no room")

@@ -26,6 +26,7 @@ LOOK: Final = (
 COPY: Final = 10 * MESSAGE  # and to publish it again elsewhere
 # consumers that are asked in one go about one segment: very many may have no credit, or each of them credit for one message
 ASKED: Final = 128
+AGAIN: Final = 4  # of those that the disk has held up go on at a time, so that not all of them make more before they are held up again
 
 
 class Work:
@@ -117,6 +118,10 @@ class Disk(Protocol):
     def made(self) -> int:
         """What was made for it since the start."""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether it has enough to do."""
+
     def holds_up(self, made: int) -> bool:
         """Whether who has begun when so much was made has made more of it, and goes on when the disk has done that: `go_on` follows."""
 
@@ -132,7 +137,7 @@ class Turns:
         self.work = work
         self.disk: Disk | None = None
         self.waiting: dict[object, deque[Piece]] = {}  # by whose it is; whose turn comes next is the first
-        self._held_up: list[tuple[object, Piece]] = []  # whose it is, and what
+        self._held_up: deque[tuple[object, Piece]] = deque()  # whose it is, and what
         self._keys: set[object] = set()
         self._count = 0
         self._under_way: object = None  # the key of what has its turn,
@@ -158,11 +163,11 @@ class Turns:
         else:
             own.append(piece)
 
-    def go_on(self) -> None:
-        """The disk has done what it was given."""
-        held_up, self._held_up = self._held_up, []
-        for by, piece in held_up:
-            self._wait(by, piece)
+    def go_on(self) -> bool:
+        """The disk has done what it was given: AGAIN of those that were held up go on. True when others are still."""
+        for _ in range(min(AGAIN, len(self._held_up))):
+            self._wait(*self._held_up.popleft())
+        return bool(self._held_up)
 
     def take(self, key: object, steps: Iterator[None], *, by: object = None) -> None:
         """Takes steps until the portion is used up, or its time is over, one of them at least; the others when it is their turn. What
@@ -200,6 +205,8 @@ class Turns:
             if not goes_on():
                 break
         self._under_way = None
+        if self._held_up and self.disk is not None and not self.disk.is_behind:
+            self.go_on()
         if count:
             self.work.begin()
         return count > 0

@@ -111,16 +111,21 @@ class Pressure:
         """What was made for the disk since the start: runs of messages."""
         return self.broker.engine.logged
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the disk has so much to do that nobody makes more of it. Not where it does nothing before something else has happened: it
+        works again, or a unit is whole."""
+        engine = self.broker.engine
+        if not (engine.unsaved_runs > RUNS or engine.unsaved > SEVERAL):
+            return False
+        return not (engine.trouble is not None or engine.commits.is_held or self.broker.is_stopping)
+
     def holds_up(self, made: int) -> bool:
         """Whether what goes on in turns, and has begun when so much was made for the disk, waits until that is through with what there is
         (turns.py). A commit is wanted then; what a commit waits for goes on."""
-        engine = self.broker.engine
-        if engine.logged <= made or not (engine.unsaved > SEVERAL or engine.unsaved_runs > RUNS):
-            return False
-        if engine.trouble is not None or engine.commits.is_held or self.broker.is_stopping:
-            return False
-        self.broker.is_wanted = True
-        return True
+        is_held_up = self.broker.engine.logged > made and self.is_behind
+        self.broker.is_wanted |= is_held_up
+        return is_held_up
 
     def hold(self, connection: ClientConnection, reason: Reason | Limits) -> None:
         """Stops reading from a connection, until `let_go` or `relieve` takes this reason, and all others, from it."""
@@ -174,8 +179,9 @@ class Pressure:
 
     def relieve(self) -> None:
         """The disk is through with a commit: those go on who need not wait any more, some of them in each turn."""
-        self.broker.turns.go_on()
-        self.broker.engine.later.go_on()
+        are_held_up = self.broker.turns.go_on(), self.broker.engine.later.go_on()
+        if any(are_held_up):
+            self.broker.is_wanted = True
         if not self.waiting:
             return
         if self._is_relieving:

@@ -63,6 +63,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from stompbox.broker.work import AGAIN
 from stompbox.server.sockets import Sockets
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class Turns(OfLoop):
         self._inward = InLine()
         self._queues = (self._outward, self._fresh, self._begun, self._inward)
         # what makes more for the disk than that is through with: where it waits then, and whose it is
-        self._held_up: list[tuple[InLine, Work, object]] = []
+        self._held_up: deque[tuple[InLine, Work, object]] = deque()
         self._due: deque[Callable[[], None]] = deque()  # what was put off because a turn was over
         self._is_begun = False
         self._is_ending = False  # `serve` goes on, which ends it
@@ -384,18 +385,20 @@ class Turns(OfLoop):
                 waiter.set_exception(error)
         return False
 
-    def go_on(self) -> None:
-        """The disk has done what it was given: who was held up for having made more of it has a turn again."""
-        held_up, self._held_up = self._held_up, []
-        for queue, work, by in held_up:
+    def go_on(self) -> bool:
+        """The disk has done what it was given: AGAIN of those that were held up for having made more have a turn. True when others are
+        still."""
+        for _ in range(min(AGAIN, len(self._held_up))):
+            queue, work, by = self._held_up.popleft()
             queue.append(work, by)
-        if held_up:
             self.broker.flush_soon()
+        return bool(self._held_up)
 
     def finish(self) -> None:
         """The broker stops: all that was begun is done, however long it takes."""
         while self.waiting:
-            self.go_on()
+            while self.go_on():
+                pass
             for queue in self._queues:
                 self._go_through(queue, queue, FOREVER, self.share)
             self.broker.flush()
@@ -404,6 +407,8 @@ class Turns(OfLoop):
         """The sockets were read: what came of it goes out, what waits goes on, and the turn ends."""
         self._is_ending = True
         self.served += 1
+        if self._held_up and not self.broker.pressure.is_behind:
+            self.go_on()
         fresh, begun = self._fresh.users, self._begun.users
         if fresh or begun or self._inward.users or self._outward.users or self.broker.engine.later.waiting:
             self.broker.flush()
