@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
+from typing import Any, cast
 from weakref import ref
 
 import pytest
 
 from stompbox.message import Run
 from stompbox.server import committer
-from stompbox.server.committer import Committer
+from stompbox.server.committer import LONG, SHARE, TURNS, WANTED, Committer
 from stompbox.store.base import Commit
 from stompbox.store.memory import MemoryStore
 from tests.broker.world import run_of
@@ -61,6 +63,49 @@ def test_heart_beats_and_what_is_not_persistent_go_on(tmp_path: Path, *, fast: b
         assert b"receipt-id:stored" in await patient.hear(b"\0\n")
 
     play(configured(tmp_path), story, store=store, fast=fast)
+
+
+class Moments:
+    """Stands for the clock of the loop, and for the pauses in which it lets go of Python's lock. `taken`: seconds until it has it again, of
+    one pause after the other; then as long as it asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.taken: list[float] = []
+        self.count = 0
+        monkeypatch.setattr(committer, "sleep", self._sleep)
+        monkeypatch.setattr(committer, "perf_counter", self.time)
+
+    def time(self) -> float:
+        return self.now
+
+    def _sleep(self, seconds: float) -> None:
+        self.count += 1
+        self.now += self.taken.pop(0) if self.taken else seconds
+
+    def in_turn(self, writer: Committer, taken: Sequence[float] = ()) -> int:
+        """How often the loop gives way in one turn."""
+        self.taken, self.count = list(taken), 0
+        writer.give_way()
+        return self.count
+
+
+def test_a_busy_loop_gives_way_to_a_commit_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = Moments(monkeypatch)
+    writer = Committer(MemoryStore(), cast(Any, moments), lambda *_: None, lambda *_: None)
+    try:
+        moments.now = 2 * LONG
+        assert not moments.in_turn(writer), "there is none"
+        writer.is_busy, writer.since = True, moments.now
+        moments.now += LONG / 2
+        assert not moments.in_turn(writer), "it is a short one"
+        moments.now += LONG
+        assert moments.in_turn(writer, [2 * WANTED]) == 2, "as long as it is wanted"
+        assert moments.in_turn(writer, [SHARE / 2] * 9) == 2, "and for its share of the turn"
+        assert [moments.in_turn(writer) for _ in range(TURNS + 2)] == [1, *[0] * TURNS, 1], "nobody wants it"
+        assert moments.in_turn(writer) == 0
+    finally:
+        writer.close()
 
 
 COUNT = 60  # runs in the log, of one message each

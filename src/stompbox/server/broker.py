@@ -332,6 +332,7 @@ class Broker(Clients):
         self._flush_planned = False
         self.set_time()
         self.turns.serve()
+        self.committer.give_way()
         self.young.look(self.loop.time())
 
     def _plan_tick(self, deadline: int) -> None:

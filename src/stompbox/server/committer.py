@@ -26,6 +26,11 @@ log = logging.getLogger("stompbox.store")
 
 IDLE = 1.0  # seconds without a commit after which the store gets time for its housekeeping
 BREATH = 0.005  # seconds between two portions of it
+LONG = 0.003  # seconds of a commit after which the loop lets the thread have Python,
+SHARE = 0.001  # so many seconds of a turn at the most, and as long as it wants it,
+MOMENT = 0.000_05  # for so many seconds: it keeps it until the loop asks for it
+WANTED = 0.000_3  # seconds until the loop has Python again, if the thread has had it
+TURNS = 8  # of the loop, in which it is not offered where it was not wanted
 POLITE = 0.005  # seconds for which a reader lets the loop have its way, at the most
 RUNS = 1024  # that are read for the loop in one go, and those of the last chunk
 
@@ -49,6 +54,7 @@ class Committer:
         self.is_busy = False
         self.is_halted = False
         self.since = 0.0  # by the loop's clock: when the commit was submitted that it is busy with
+        self._unwanted = 0  # turns in which Python is not offered to the thread
         self._on_fault = failed
         self.applied = 0  # commits that are in the store,
         self.failed = 0  # and those that it refused
@@ -66,6 +72,22 @@ class Committer:
         self.is_busy = True
         self.since = self.loop.time()
         self._jobs.put(commit)
+
+    def give_way(self) -> None:
+        """Lets the thread have Python for a share of each turn where a commit takes long. Who waits for Python's lock asks for it
+        after a while in which nobody lets go of it; a loop that is busy does so for each call of the system, and has it again before the
+        other is awake. Where nobody wanted it (the disk is slow) it is not offered again for some turns."""
+        if not self.is_busy or self.loop.time() - self.since < LONG:
+            return
+        if self._unwanted:
+            self._unwanted -= 1
+            return
+        begun = perf_counter()
+        if not _is_wanted():
+            self._unwanted = TURNS
+            return
+        while perf_counter() - begun < SHARE and _is_wanted():
+            pass
 
     @property
     def is_alive(self) -> bool:
@@ -243,3 +265,10 @@ class Committer:
                 "housekeeping of the store failed: %s (%s)", error, error.code, extra={"code": error.code}
             )
             return False
+
+
+def _is_wanted() -> bool:
+    """Lets go of Python's lock for a MOMENT; whether another thread has had it then."""
+    begun = perf_counter()
+    sleep(MOMENT)
+    return perf_counter() - begun > WANTED
