@@ -169,7 +169,6 @@ class Broker(Clients):
         self.logins = Logins(self)
         self.waiting: dict[ClientConnection, None] = {}  # those with receipts that a commit must come before
         self.pressure = Pressure(self)
-        self.engine.later.heed(self.pressure)
         self.losses, self.refusals = Losses(self), Refusals(self)
         self._watch(configuration, is_durable=is_durable)
         self.sequence = 1  # of the commit that is being gathered
@@ -406,11 +405,8 @@ class Broker(Clients):
             self._start_commit()
 
     def _start_commit(self) -> None:
-        if self.has_failed or self.engine.commits.is_held:
-            # by half of a transaction: when it is whole it is time again
-            return
-        if self._is_preparing:
-            return
+        if self.has_failed or self._is_preparing or self.engine.commits.is_held:
+            return  # held by half of a transaction: when it is whole it is time again
         if self.engine.commits.is_large and not self.is_stopping:
             self._is_preparing = True
             self.turns.run(self.engine.commits.preparing(), self._prepared)

@@ -81,6 +81,7 @@ class Pressure:
         self._is_looking = False  # for who has gone
         self._asked: set[ClientConnection] = set()  # whose systems are asked whether their clients are there
         self._is_relieving = self._is_asked_again = False
+        broker.engine.later.heed(self)
 
     def sent(self, connection: ClientConnection, address: Address, run: Run) -> None:
         """A message was taken while something is in trouble, or by an address with limits."""

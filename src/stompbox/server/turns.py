@@ -50,6 +50,8 @@ Why modest reads go before: where the loop is late a client that says little has
 say much until each of them has had a share, which makes its next read larger. Why fresh ones do: who says a frame does not wait for
 hundreds who say forty at a time. A frame that takes long makes its read one of the others, however small it is.
 
+What makes more for the disk than that is through with stands beside all queues until a commit has landed (pressure.py).
+
 The clock is looked at after a step, never within a run: a step is what cannot be cut any further. Who makes steps keeps them short.
 """
 
