@@ -23,7 +23,6 @@ CLIENTS = 256  # MiB: max-client-memory, which all that is kept for connections 
 MESSAGES = 128  # MiB: global-max-size
 REMEMBERED = 32  # MiB: max-retained-memory, and max-id-cache-memory as well
 SCHEDULED = 64  # MiB: max-scheduled-bytes
-SAVING = 64  # MiB: what is on its way to the disk
 TAKES_ALL = "ack:client-individual\nconsumer-window-size:-1\n"  # of a SUBSCRIBE
 
 

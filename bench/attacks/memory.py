@@ -10,7 +10,6 @@ from bench.attacks.attacker import (
     MEGABYTE,
     MESSAGES,
     REMEMBERED,
-    SAVING,
     TAKES_ALL,
     attack,
     connected,
@@ -108,7 +107,7 @@ def duplicate_ids(port: int) -> list[socket.socket]:
 
 @attack(
     "2,000 persistent messages with headers of 60 KB, which five clients have and do not acknowledge",
-    limits=MESSAGES + SAVING,
+    limits=MESSAGES,
     stays=MESSAGES,
 )
 def long_headers(port: int) -> list[socket.socket]:
@@ -127,6 +126,20 @@ def long_headers(port: int) -> list[socket.socket]:
             if not all(link.recv(MEGABYTE) for link in readable):
                 return [*links, sender]
     settle(sender)
+    return [*links, sender]
+
+
+@attack("60 queues of 10 MB in the log, and a consumer of each, all at once", limits=MESSAGES, stays=MESSAGES)
+def read_at_once(port: int) -> list[socket.socket]:
+    sender, links = connected(port), [connected(port) for _ in range(4)]
+    for number in range(60):
+        whole = b"".join([send(f"/queue/read.{number}", b"x" * 16_000, headers="persistent:true\n")] * 40)
+        pour(sender, [whole] * 16)
+    settle(sender)
+    for number, link in enumerate(links):
+        link.sendall(b"".join([subscribe(n, f"/queue/read.{n}", headers="ack:client-individual\nconsumer-window-size:1000\n")
+                               for n in range(number, 60, 4)]))  # fmt: skip
+    settle(links[-1])
     return [*links, sender]
 
 

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter, sleep
 from typing import TypeVar
 
+from stompbox.broker.logs.segments import cost_of
 from stompbox.errors import Refused, StoreError
 from stompbox.message import Run
 from stompbox.server.latency import Latency
@@ -33,6 +34,8 @@ WANTED = 0.000_3  # seconds until the loop has Python again, if the thread has h
 TURNS = 8  # of the loop, in which it is not offered where it was not wanted
 POLITE = 0.005  # seconds for which a reader lets the loop have its way, at the most
 RUNS = 1024  # that are read for the loop in one go, and those of the last chunk
+# octets of runs that were read and that the loop has not taken over; where it is more, a chunk is read
+AHEAD = 8 << 20
 
 # codes: what broker and store know is not the same any more
 DISAGREES = frozenset(("log-exists", "no-such-log", "store-closed")) | DEPOSED
@@ -54,6 +57,8 @@ class Committer:
         self.is_busy = False
         self.is_halted = False
         self.since = 0.0  # by the loop's clock: when the commit was submitted that it is busy with
+        # octets of memory of runs that were read for queues, as the thread that reads them counts, and of those that the loop has by now
+        self._loaded = self._taken_over = 0
         self._unwanted = 0  # turns in which Python is not offered to the thread
         self._on_fault = failed
         self.applied = 0  # commits that are in the store,
@@ -185,8 +190,9 @@ class Committer:
         which each of the loop's calls of the system would wait: so the loop has it to itself for as long after each chunk."""
         runs: list[Run] = []
         at, size = start, 0
+        most = min(max_bytes, AHEAD) - (self._loaded - self._taken_over)
         try:
-            while at < stop and size < max_bytes and len(runs) < RUNS:
+            while at < stop and len(runs) < RUNS and (size < most or at == start):
                 chunks = self.store.read(log_id, at, stop, 1)
                 begun = perf_counter()
                 runs += [run for chunk in chunks for run in decode(chunk.blob, chunk.first)]
@@ -200,7 +206,12 @@ class Committer:
             # a fault of ours, which has changed nothing: these messages must not stop each broker that reads them
             log.exception("log %d cannot be read from offset %d on", log_id, start)
             raise StoreError("store-failed", f"{type(error).__name__}: {error}") from error
+        self._loaded += _octets_of(runs)
         return runs, at
+
+    def take_over(self, runs: list[Run]) -> None:
+        """The loop has these runs, which were read for it, where they count."""
+        self._taken_over += _octets_of(runs)
 
     async def find_time(self, log_id: int, timestamp: int) -> int:
         return await self.loop.run_in_executor(self._readers, self.store.find_time, log_id, timestamp)
@@ -272,3 +283,8 @@ def _is_wanted() -> bool:
     begun = perf_counter()
     sleep(MOMENT)
     return perf_counter() - begun > WANTED
+
+
+def _octets_of(runs: list[Run]) -> int:
+    """Octets of memory that they take, about."""
+    return sum([cost_of(run) for run in runs])

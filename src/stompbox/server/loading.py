@@ -10,11 +10,13 @@ from stompbox.broker.queues.contracts import Load
 from stompbox.errors import StoreError
 
 if TYPE_CHECKING:
+    from stompbox.message import Run
     from stompbox.server.broker import Broker
 
 log = logging.getLogger("stompbox")
 
-PORTION: Final = 64  # that are begun in one turn of the loop
+# under way: one thread reads them, and what it has read lies in memory until the loop takes it over
+MOST: Final = 8
 RELOAD: Final = 1.0  # seconds until a queue that could not be read is read again
 
 
@@ -24,29 +26,39 @@ class Loads:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.unreadable: set[int] = set()  # queues, said to be so
+        self.under_way = 0
 
     def start(self) -> None:
-        """Starts the loads that the engine wants."""
-        engine = self.broker.engine
-        loads, engine.loads = engine.loads[:PORTION], engine.loads[PORTION:]
-        if engine.loads:
-            self.broker.flush_soon()
+        """Starts the loads that the engine wants, in order, as many as may be under way."""
+        engine, room = self.broker.engine, max(0, MOST - self.under_way)
+        loads, engine.loads = engine.loads[:room], engine.loads[room:]
         for load in loads:
+            self.under_way += 1
             self.broker.spawn(self.read(load))
+
+    def _end(self) -> None:
+        """One has ended: the next may begin."""
+        self.under_way -= 1
+        if self.broker.engine.loads:
+            self.broker.flush_soon()
 
     async def read(self, load: Load) -> None:
         """Reads one of the loads. The engine has what was read in a portion of its own."""
         try:
             runs, stop = await self.broker.committer.load(load.log, load.start, load.stop, load.max_bytes)
         except StoreError as error:
+            self._end()
             self._cannot_load(load, error)
             return
         self.unreadable.discard(load.queue.id)
         # a portion each: a hundred may have been read at once
-        self.broker.engine.later.add(
-            load, partial(self.broker.engine.loaded, load, runs, stop), by=load.queue.client
-        )
+        self.broker.engine.later.add(load, partial(self._hand_over, load, runs, stop), by=load.queue.client)
         self.broker.flush_soon()
+
+    def _hand_over(self, load: Load, runs: list[Run], stop: int) -> None:
+        self._end()
+        self.broker.committer.take_over(runs)
+        self.broker.engine.loaded(load, runs, stop)
 
     def _cannot_load(self, load: Load, error: StoreError) -> None:
         """Says so once, and asks again later: whoever waits for the queue has no other way to learn that it works again."""

@@ -38,7 +38,7 @@ a restart there."""
 class Load:
     """Read `log` from start (to stop at the most, about max_bytes) and answer with Engine.loaded, which hands it on to `then`."""
 
-    __slots__ = ("log", "max_bytes", "queue", "start", "stop", "then")
+    __slots__ = ("log", "queue", "start", "stop", "then")
 
     def __init__(self, queue: QueueState, start: int, stop: int, then: Then) -> None:
         self.then = then
@@ -46,7 +46,12 @@ class Load:
         self.log = queue.address.log.id
         self.start = start
         self.stop = stop
-        self.max_bytes = 1 if queue.address.memory.is_full else queue.address.settings.page_size_bytes
+
+    @property
+    def max_bytes(self) -> int:
+        """What is read now: a page, as far as there is room in memory; a chunk of the log in any case."""
+        address = self.queue.address
+        return max(1, min(address.settings.page_size_bytes, address.memory.room))
 
     def __repr__(self) -> str:
         return f"<Load {self.start}..{self.stop} of log {self.log} for {self.queue.name}>"

@@ -98,6 +98,7 @@ class LoggedQueue(SharedQueue):
         """A named reader has gone: the log has what comes from its position on."""
         self.paged_from = -1
         self.is_loading = False
+        self.drop_unread()
         self.cursor.reach_all()
 
     def sorted_out(self) -> None:
@@ -202,7 +203,7 @@ class LoggedQueue(SharedQueue):
     def leave_in_log(self, first: int) -> None:
         """From this offset on the log alone has its messages."""
         self.paged_from = first
-        self.unread = self.unsearched = None  # the log may get what it did not have when it was read
+        self.drop_unread()  # the log may get what it did not have when it was read
         if self.is_durable:
             # what the log has before it and behind the queue's last message is not for it, and holds nothing there
             self.cursor.reach_to(first, FAR)
@@ -213,17 +214,36 @@ class LoggedQueue(SharedQueue):
         """The log is read from there on; what was read of it before and is not looked through."""
         self.paged_from = start
         self.is_loading = True
-        unread, self.unread = self.unread, None
-        return unread
+        return self.keep_unread(None)
 
     def wait_for_log(self, *, is_waiting: bool) -> None:
         """Somebody reads the log for it, or has read it."""
         self.is_loading = is_waiting
 
+    def keep_unread(self, unread: Unread | None) -> Unread | None:
+        """What was read and not looked through, which counts as memory that its address takes; what was kept before."""
+        before, self.unread = self.unread, unread
+        return self._count_kept(before, unread)
+
     def keep_unsearched(self, unread: Unread | None) -> Unread | None:
-        """What a search has read and not looked through; what was kept before."""
+        """As `keep_unread`, of a search."""
         before, self.unsearched = self.unsearched, unread
+        return self._count_kept(before, unread)
+
+    def _count_kept(self, before: Unread | None, unread: Unread | None) -> Unread | None:
+        change = (0 if unread is None else unread.cost) - (0 if before is None else before.cost)
+        if change:
+            self.address.memory.count_beside(change)
         return before
+
+    def drop_unread(self) -> None:
+        """What was read and not looked through is in the log, where it is found again."""
+        self.keep_unread(None)
+        self.keep_unsearched(None)
+
+    @property
+    def has_unread(self) -> bool:
+        return self.unread is not None or self.unsearched is not None
 
     def still_in_log(self, first: int, stop: int) -> list[tuple[int, int]]:
         """What of first .. stop-1 was neither handed out nor acknowledged while it was paged."""
@@ -247,6 +267,8 @@ class LoggedQueue(SharedQueue):
     def _loaded_to(self, stop: int) -> None:
         is_all = stop >= self.log_end
         self.paged_from = -1 if is_all else stop
+        if is_all:
+            self.drop_unread()
         self.unasked.remove(0, stop)
         if self.taken_ahead:
             self.taken_ahead.add(stop, self.taken_ahead.take_prefix(stop))

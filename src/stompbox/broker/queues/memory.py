@@ -257,6 +257,12 @@ class Memory:
         return self.size + min(self.kept, self.most // 4) + self.unacknowledged.size
 
     @property
+    def room(self) -> int:
+        """Octets that it may take besides, and all together may; none where these are too many messages."""
+        room = 0 if self.count >= self.most_messages else self.most - self.taken
+        return room if self.whole is None else min(room, self.whole.room)
+
+    @property
     def is_full(self) -> bool:
         """Whether this address, or all together, take as much as they may."""
         if self.taken >= self.most or self.count >= self.most_messages:

@@ -170,6 +170,12 @@ def load(engine: Engine, queue: LoggedQueue) -> None:
         queue.loaded(found[0], start, found[1])
 
 
+def forgo(queue: LoggedQueue) -> None:
+    """Nothing is to be read now: where memory is full, what was read and is not looked through is not kept until then."""
+    if queue.unread is not None and queue.address.memory.is_full and not queue.is_halfway:
+        queue.keep_unread(None)
+
+
 def read(
     engine: Engine, queue: LoggedQueue, start: int, then: Then, most: int = FAR
 ) -> tuple[list[Run], int] | None:
@@ -252,6 +258,7 @@ def look_ahead(engine: Engine, queue: LoggedQueue) -> None:
         return
     start = _wanted_from(queue)
     if start >= queue.log_end:
+        queue.keep_unsearched(None)
         return
     unsearched = queue.keep_unsearched(None)
     if unsearched is not None and unsearched.start <= start < unsearched.stop:

@@ -139,8 +139,10 @@ class Queue(LoggedQueue):
         if self.paged_from >= 0 and not is_learning and (self.takers or paging.reads_for_itself(self)):
             if paging.wants_more(self):
                 paging.load(self.engine, self)
-            elif not self.is_simple:
-                paging.look_ahead(self.engine, self)
+            else:
+                paging.forgo(self)
+                if not self.is_simple:
+                    paging.look_ahead(self.engine, self)
 
     def _dispatch_common(self, bindings: RoundRobin[Binding]) -> None:
         if self._backlog is None or not bindings:
@@ -371,14 +373,14 @@ class Queue(LoggedQueue):
             for first, end in paging.portions(self, run, at, stop):
                 work.spend(MESSAGE * (end - first) if self.rules.last_value_key else MESSAGE)
                 if not paging.is_sifted_at_once(self, run, first, end):
-                    self.unread = Unread(runs[number:], at, stop)
+                    self.keep_unread(Unread(runs[number:], at, stop))
                     return at
                 self._pass_over(at, first)
                 for low, high in self.still_in_log(first, end):
                     self._take_in(run, low, high)
                 at = end
                 if at < stop and work.is_late:
-                    self.unread = Unread(runs[number:], at, stop)
+                    self.keep_unread(Unread(runs[number:], at, stop))
                     return at
                 if at < stop and paging.is_enough(self):
                     return at

@@ -64,7 +64,7 @@ def _relieving(engine: Whole) -> Iterator[None]:
         idle += [
             queue
             for queue in queues[at : at + LOOKED]
-            if queue.used <= engine.now - IDLE and (queue.count or queue.has_waits)
+            if queue.used <= engine.now - IDLE and (queue.count or queue.has_waits or queue.has_unread)
         ]
         engine.work.spend(LOOKED)
         yield
@@ -72,6 +72,7 @@ def _relieving(engine: Whole) -> Iterator[None]:
         if memory.taken <= low and memory.count <= few:
             break
         if queue.id in engine.queues and queue.used <= engine.now - IDLE:
+            queue.drop_unread()
             yield from giving_back(queue)
     if memory.end_relief():
         engine.relief.by(engine.now + IDLE)
@@ -257,6 +258,7 @@ def _purging(queue: LoggedQueue, on_done: Callable[[], None]) -> Iterator[None]:
 def drop(queue: LoggedQueue) -> None:
     """The queue is gone: what it had in memory goes."""
     queue.forget_later()
+    queue.drop_unread()
     queue.end_places()
     if queue.count or queue.has_waits or queue.groups is not None:
         queue.engine.later.take(object(), _dropping(queue), by=queue.client)

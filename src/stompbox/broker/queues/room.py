@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stompbox.broker.logs.segments import cost_of
+
 if TYPE_CHECKING:
     from stompbox.broker.queues.consumer import Binding
     from stompbox.broker.queues.state import QueueState
@@ -11,14 +13,16 @@ if TYPE_CHECKING:
 
 
 class Unread:
-    """Runs of the log that were read, complete up to `stop`, and looked through up to `start`: the work of a turn was used up."""
+    """Runs of the log that were read, complete up to `stop`, and looked through up to `start`: the work of a turn was used up. `cost`:
+    octets of memory that they take, about."""
 
-    __slots__ = ("runs", "start", "stop")
+    __slots__ = ("cost", "runs", "start", "stop")
 
     def __init__(self, runs: list[Run], start: int, stop: int) -> None:
         self.runs = runs
         self.start = start
         self.stop = stop
+        self.cost = sum([run.cost if run.cost >= 0 else cost_of(run) for run in runs])
 
 
 class Room:
