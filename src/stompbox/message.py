@@ -342,6 +342,8 @@ class Run:
             sender=self.sender,
             queue=self.queue,
         )
+        if is_same:
+            found.is_logged = self.is_logged
         if is_same and self.asked is not None:
             found.asked = {key: flags[low:high] for key, flags in self.asked.items()}
         return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stompbox.broker.logs.segments import cost_of
-from stompbox.broker.queues import reclaim
+from stompbox.broker.queues import paging, reclaim
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.queues.contracts import Load
 from stompbox.broker.queues.queue import Queue
@@ -100,3 +102,30 @@ def test_what_is_read_at_once_is_a_page_as_far_as_there_is_room() -> None:
     assert load.max_bytes == 1
     world.engine.memory.limit(-1, 0)
     assert load.max_bytes == 1, "too many messages"
+
+
+@pytest.mark.parametrize(("is_crowded", "most"), [(False, 5000), (True, 1500)])
+def test_where_memory_is_full_no_message_keeps_its_neighbours_there(
+    is_crowded: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that the disk has are cut. A queue has a share although memory is full; where very many have one, little."""
+    monkeypatch.setattr(paging, "SHARE", 5000)
+    monkeypatch.setattr(paging, "LITTLE", 1)
+    world = World(page_size=100)
+    bodies = [b"%03d" % number * 400 for number in range(COUNT)]
+    world.send("q", *bodies)
+    world.commit()
+    memory, others = world.engine.memory, 50_000
+    memory.count_beside(others)
+    memory.limit(others // 2 if is_crowded else others, -1)
+    consumer = world.on_queue(world.consumer(prefetch=1), "q")
+    got, taken = world.settle(), []
+    while got:
+        assert memory.is_full and memory.is_crowded is is_crowded
+        assert len(got) == 1
+        assert 0 <= memory.size - others <= most
+        assert all(waits.run.is_logged for waits in world.queue("q").backlog.since(0))
+        taken += [one.body for one in got]
+        world.ack(consumer, got[0])
+        got = world.settle()
+    assert taken == bodies, "in order, each once"

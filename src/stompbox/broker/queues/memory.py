@@ -263,6 +263,13 @@ class Memory:
         return room if self.whole is None else min(room, self.whole.room)
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether all together take an eighth more than they may: queues that have a SHARE each, although memory is full, are many."""
+        if self.whole is not None:
+            return self.whole.is_crowded
+        return self.taken > self.most + self.most // 8
+
+    @property
     def is_full(self) -> bool:
         """Whether this address, or all together, take as much as they may."""
         if self.taken >= self.most or self.count >= self.most_messages:

@@ -22,7 +22,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from stompbox.broker.logs.cursor import FAR
-from stompbox.broker.logs.segments import Segment
+from stompbox.broker.logs.segments import Segment, cost_of
 from stompbox.broker.queues.consumer import with_credit
 from stompbox.broker.queues.contracts import Load, Then
 from stompbox.broker.queues.room import Room, Unread
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from stompbox.message import Run
     from stompbox.selectors import Selector
 
-SHARE: Final = 256 << 10  # octets that a queue may have in memory although memory is full
+SHARE: Final = 256 << 10  # octets that a queue may have in memory although memory is full,
+LITTLE: Final = 16 << 10  # and where these are so many that it is crowded
 _SEARCHED: Final = attrgetter("searched")
 KEYED: Final = 50  # messages of a last-value queue that are looked through in one go: half a millisecond
 
@@ -165,9 +166,35 @@ def load(engine: Engine, queue: LoggedQueue) -> None:
     if unread is not None and unread.start == start:
         queue.loaded(unread.runs, start, unread.stop)
         return
-    found = read(engine, queue, start, type(queue).loaded)
+    found = read(engine, queue, start, _found)
     if found is not None:
         queue.loaded(found[0], start, found[1])
+
+
+def _found(queue: LoggedQueue, runs: list[Run], start: int, stop: int) -> None:
+    """What the disk has, complete up to `stop`. Where memory is full the queue has no more of it than it may: runs are cut, so that no
+    message keeps its neighbours in memory."""
+    if queue.address.memory.is_full:
+        runs, stop = _some(runs, start, stop, LITTLE if queue.address.memory.is_crowded else SHARE)
+    queue.loaded(runs, start, stop)
+
+
+def _some(runs: list[Run], start: int, stop: int, room: int) -> tuple[list[Run], int]:
+    """Messages from `start` on that go into so many octets, one at the least, and up to where that is all."""
+    found: list[Run] = []
+    for run in runs:
+        low = max(run.first, start)
+        if low >= run.stop:
+            continue
+        each = cost_of(run) // len(run.bodies) + 1
+        high = min(run.stop, low + max(room // each, 0 if found else 1))
+        if high > low:
+            is_whole = (low, high) == (run.first, run.stop)
+            found.append(run if is_whole else run.part(low - run.first, high - run.first))
+        if high < run.stop:
+            return found, min(high, stop)
+        room -= each * (high - low)
+    return found, stop
 
 
 def forgo(queue: LoggedQueue) -> None:
