@@ -33,3 +33,23 @@ def test_a_long_text_is_cut_and_the_brokers_own_are_left_out() -> None:
     closings.tell(gone(1), ("bad-frame", "x" * 10_000), 2000)
     closings.tell(gone(2, INSIDE), LOST, 2000)
     assert [(one.id, len(one.text)) for one in closings] == [(1, LONGEST)]
+
+
+def test_all_that_is_kept_is_made_anew_and_says_the_same() -> None:
+    """None of the objects stays where it was."""
+    closings = Closings()
+    for number in range(KEPT):
+        closings.tell(gone(1000 + number), ("bad-frame", f"text {number}"), 2000 + number)
+    before = list(closings)
+    closings.renew()
+    after = list(closings)
+    assert after == before and len(after) == KEPT
+    for one, other in zip(before, after, strict=True):
+        assert (
+            one is not other
+            and one.id is not other.id
+            and one.text is not other.text
+            and one.at is not other.at
+        )
+    closings.tell(gone(1), LOST, 9000)
+    assert len(closings) == KEPT

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from stompbox.config import Listener
@@ -93,5 +93,15 @@ class Closings:
             )
         )  # fmt: skip
 
+    def renew(self) -> None:
+        """Makes all that is kept anew. Thousands that end at once leave one here for each arena of Python's that they had, which cannot go
+        back to the system as long as anything in it is alive; what is new comes where most is in use."""
+        self._kept = deque([Closing(*map(_anew, astuple(one))) for one in self._kept], KEPT)
+
     def __repr__(self) -> str:
         return f"<Closings {len(self)}>"
+
+
+def _anew(value: Any) -> Any:
+    """An equal value that is another object."""
+    return int(str(value)) if isinstance(value, int) else f"{value} "[:-1]

@@ -148,11 +148,16 @@ class OfBroker:
         return self._broker.turns.served
 
     async def let_go(self) -> bool:
-        selectors, verdicts = self._broker.selectors, self._broker.engine.verdicts
-        if not (len(selectors) or len(verdicts)):
+        selectors, verdicts, closings = (
+            self._broker.selectors,
+            self._broker.engine.verdicts,
+            self._broker.closings,
+        )
+        if not (len(selectors) or len(verdicts) or len(closings)):
             return False
         await self._broker.turns.taken(selectors.letting_go())
         verdicts.forget()
+        closings.renew()
         return True
 
 

@@ -9,7 +9,7 @@ Before that Python gives back what it keeps for itself: it has its objects in ar
 length that nobody needs any more, wherever they were made. After forty thousand subscriptions had gone these held 40 MiB. A collection
 of the garbage collector lets them go, on the loop: it takes 2 to 5 ms for the tuples, and looks at few objects (generations.py). Where
 that has not helped either, what only saves time goes, which lies between what has gone: compiled selectors that nobody has just now, and
-what selectors have said of late.
+what selectors have said of late; and why the last connections ended, one for each arena in which they were, is kept elsewhere.
 
 Circles of what is gone, if there are any among what was put aside, only a collection of all that there is finds, which takes 50 ms and
 more: others would feel it. So it comes where nobody has said anything since the last look, once in LONG at the most: when few objects are
