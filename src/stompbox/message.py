@@ -344,8 +344,8 @@ class Run:
         )
         if is_same:
             found.is_logged = self.is_logged
-        if is_same and self.asked is not None:
-            found.asked = {key: flags[low:high] for key, flags in self.asked.items()}
+            if self.asked is not None:
+                found.asked = {key: flags[low:high] for key, flags in self.asked.items()}
         return found
 
     def note_asked(self, key: object, flags: bytearray) -> None:

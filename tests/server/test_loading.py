@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stompbox.broker.logs.segments import cost_of
+from stompbox.broker.logs.segments import cost_of_all
 from stompbox.broker.queues.contracts import Load
 from stompbox.errors import StoreError
 from stompbox.message import Run
@@ -17,11 +17,10 @@ from stompbox.server.committer import Committer
 from stompbox.server.loading import MOST
 from stompbox.store.base import Commit
 from stompbox.store.memory import MemoryStore
-from tests.broker.world import run_of
+from tests.server.test_committer import COUNT, runs
 from tests.server.turning import World
 
 MANY = 3 * MOST
-COUNT = 60  # runs in the log
 
 
 def test_a_few_reads_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,16 +55,12 @@ def test_a_few_reads_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_the_loop_has_not_taken_over_leaves_room_for_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = []
-    for first in range(COUNT):
-        run = run_of(f"q-{first}", b"x" * 100)
-        run.first = first
-        runs.append(run)
+    stored = runs()
     store = MemoryStore(chunk_bytes=300)
-    store.apply(Commit(logs={1: "q"}, runs={1: runs}))
+    store.apply(Commit(logs={1: "q"}, runs={1: stored}))
     [chunk] = store.read(1, 0, COUNT, 1)
     assert chunk.count < COUNT // 4
-    monkeypatch.setattr(committer, "AHEAD", sum(map(cost_of, runs)) // 2)
+    monkeypatch.setattr(committer, "AHEAD", cost_of_all(stored) // 2)
 
     async def story() -> None:
         reader = Committer(store, asyncio.get_running_loop(), lambda *_: None, lambda *_: None)

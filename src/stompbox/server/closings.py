@@ -74,6 +74,7 @@ class Closings:
 
     def __init__(self) -> None:
         self._kept: deque[Closing] = deque(maxlen=KEPT)
+        self._has_news = False  # since all was made anew
 
     def __iter__(self) -> Iterator[Closing]:
         return iter(self._kept)
@@ -86,6 +87,7 @@ class Closings:
         if gone.listener.scheme == INSIDE:
             return
         code, text = why
+        self._has_news = True
         self._kept.append(
             Closing(
                 gone.session_id, gone.peer, gone.transport.port, gone.user.name, gone.client_id, str(gone.listener), gone.since, now,
@@ -93,10 +95,15 @@ class Closings:
             )
         )  # fmt: skip
 
-    def renew(self) -> None:
-        """Makes all that is kept anew. Thousands that end at once leave one here for each arena of Python's that they had, which cannot go
-        back to the system as long as anything in it is alive; what is new comes where most is in use."""
+    def renew(self) -> bool:
+        """Makes all that is kept anew, where something has come; whether it has. Thousands that end at once leave one here for each arena
+        of Python's that they had, which cannot go back to the system as long as anything in it is alive; what is new comes where most is in
+        use."""
+        if not self._has_news:
+            return False
+        self._has_news = False
         self._kept = deque([Closing(*map(_anew, astuple(one))) for one in self._kept], KEPT)
+        return True
 
     def __repr__(self) -> str:
         return f"<Closings {len(self)}>"

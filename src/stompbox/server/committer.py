@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter, sleep
 from typing import TypeVar
 
-from stompbox.broker.logs.segments import cost_of
+from stompbox.broker.logs.segments import cost_of_all
 from stompbox.errors import Refused, StoreError
 from stompbox.message import Run
 from stompbox.server.latency import Latency
@@ -206,12 +206,12 @@ class Committer:
             # a fault of ours, which has changed nothing: these messages must not stop each broker that reads them
             log.exception("log %d cannot be read from offset %d on", log_id, start)
             raise StoreError("store-failed", f"{type(error).__name__}: {error}") from error
-        self._loaded += _octets_of(runs)
+        self._loaded += cost_of_all(runs)
         return runs, at
 
     def take_over(self, runs: list[Run]) -> None:
         """The loop has these runs, which were read for it, where they count."""
-        self._taken_over += _octets_of(runs)
+        self._taken_over += cost_of_all(runs)
 
     async def find_time(self, log_id: int, timestamp: int) -> int:
         return await self.loop.run_in_executor(self._readers, self.store.find_time, log_id, timestamp)
@@ -283,8 +283,3 @@ def _is_wanted() -> bool:
     begun = perf_counter()
     sleep(MOMENT)
     return perf_counter() - begun > WANTED
-
-
-def _octets_of(runs: list[Run]) -> int:
-    """Octets of memory that they take, about."""
-    return sum([cost_of(run) for run in runs])

@@ -30,7 +30,7 @@ class Loads:
 
     def start(self) -> None:
         """Starts the loads that the engine wants, in order, as many as may be under way."""
-        engine, room = self.broker.engine, max(0, MOST - self.under_way)
+        engine, room = self.broker.engine, MOST - self.under_way
         loads, engine.loads = engine.loads[:room], engine.loads[room:]
         for load in loads:
             self.under_way += 1

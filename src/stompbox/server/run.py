@@ -148,16 +148,12 @@ class OfBroker:
         return self._broker.turns.served
 
     async def let_go(self) -> bool:
-        selectors, verdicts, closings = (
-            self._broker.selectors,
-            self._broker.engine.verdicts,
-            self._broker.closings,
-        )
-        if not (len(selectors) or len(verdicts) or len(closings)):
-            return False
+        selectors, verdicts = self._broker.selectors, self._broker.engine.verdicts
+        is_renewed = self._broker.closings.renew()
+        if not (len(selectors) or len(verdicts)):
+            return is_renewed
         await self._broker.turns.taken(selectors.letting_go())
         verdicts.forget()
-        closings.renew()
         return True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Any, Final, TypeVar
@@ -50,6 +50,10 @@ def cost_of(run: Run) -> int:
     if run.cost < 0:
         _weigh(run)
     return run.cost
+
+
+def cost_of_all(runs: Iterable[Run]) -> int:
+    return sum([run.cost if run.cost >= 0 else cost_of(run) for run in runs])
 
 
 def share_of(run: Run) -> int:

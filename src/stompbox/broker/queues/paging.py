@@ -283,11 +283,9 @@ def look_ahead(engine: Engine, queue: LoggedQueue) -> None:
         return
     if queue.backlog.unsorted:  # memory may have something for them
         return
-    start = _wanted_from(queue)
+    start, unsearched = _wanted_from(queue), queue.keep_unsearched(None)
     if start >= queue.log_end:
-        queue.keep_unsearched(None)
         return
-    unsearched = queue.keep_unsearched(None)
     if unsearched is not None and unsearched.start <= start < unsearched.stop:
         _go_on(queue, unsearched.runs, start, unsearched.stop)
         return

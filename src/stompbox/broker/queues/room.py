@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stompbox.broker.logs.segments import cost_of
+from stompbox.broker.logs.segments import cost_of_all
 
 if TYPE_CHECKING:
     from stompbox.broker.queues.consumer import Binding
@@ -22,7 +22,7 @@ class Unread:
         self.runs = runs
         self.start = start
         self.stop = stop
-        self.cost = sum([run.cost if run.cost >= 0 else cost_of(run) for run in runs])
+        self.cost = cost_of_all(runs)
 
 
 class Room:
