@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.ranges import Ranges, add_range, swept
+from stompbox.ranges import Ranges, add_range, joined, swept
 
 offsets = st.integers(0, 40)
 pairs = st.tuples(offsets, offsets)
@@ -35,6 +35,20 @@ def test_holds_what_was_added(added: list[tuple[int, int]]) -> None:
 @given(many, many)
 def test_order_does_not_matter(some: list[tuple[int, int]], more: list[tuple[int, int]]) -> None:
     assert Ranges(some + more) == Ranges(more + some)
+
+
+@given(many, many)
+def test_adding_all_at_once_is_adding_each(some: list[tuple[int, int]], more: list[tuple[int, int]]) -> None:
+    ranges = Ranges(some)
+    ranges.add_all(joined(more))
+    assert_well_formed(ranges)
+    assert ranges == Ranges(some + more)
+    assert not Ranges(), "no other set has got any of it"
+
+
+@given(many)
+def test_joined_ranges_are_sorted_and_apart(ranges: list[tuple[int, int]]) -> None:
+    assert joined(ranges) == list(Ranges(ranges))
 
 
 @given(many, offsets)

@@ -51,6 +51,21 @@ class Ranges:
         if high - low > 1:
             del starts[low + 1 : high], stops[low + 1 : high]
 
+    def add_all(self, ranges: list[tuple[int, int]]) -> None:
+        """Adds ranges that are sorted, not empty and apart from each other: at once where they lie between two of those that are there."""
+        if not ranges:
+            return
+        first, stop = ranges[0][0], ranges[-1][1]
+        low = bisect_left(self.stops, first)
+        if low < bisect_right(self.starts, stop):
+            for pair in ranges:
+                self.add(*pair)
+            return
+        if not self.starts:
+            self.starts, self.stops = [], []
+        self.starts[low:low] = [start for start, _ in ranges]
+        self.stops[low:low] = [stop for _, stop in ranges]
+
     def remove(self, start: int, stop: int) -> None:
         """Takes start .. stop-1 out, as far as it is there."""
         if start >= stop:
@@ -129,6 +144,19 @@ def add_range(ranges: list[tuple[int, int]], first: int, stop: int) -> None:
         ranges[-1] = (ranges[-1][0], stop)
     else:
         ranges.append((first, stop))
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """All that these cover, sorted; what touches is one, and what is empty is not there."""
+    found: list[tuple[int, int]] = []
+    for first, stop in sorted(ranges):
+        if first >= stop:
+            continue
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(stop, found[-1][1]))
+        else:
+            found.append((first, stop))
+    return found
 
 
 def swept(

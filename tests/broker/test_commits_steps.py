@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from random import Random
 
 import pytest
 
+from stompbox.broker import transactions
 from stompbox.broker.addresses.unitofwork import LARGE
 from stompbox.broker.commits import MANY, PART, PASSES, RANGES
 from stompbox.broker.queues.consumer import AckMode, Consumer
-from stompbox.broker.transactions import Transaction
+from stompbox.broker.transactions import Transaction, committing
 from stompbox.ranges import Ranges
 from tests.broker.test_commits import answered, drained, refuse
 from tests.broker.world import Got, World, run_of
@@ -193,6 +195,28 @@ def test_very_many_acknowledgements_that_a_large_unit_held_go_in_parts() -> None
         left.append(len(unit.acked))
     assert left[0] > LARGE and left[-1] == 0
     assert max(before - after for before, after in pairwise(left)) <= 2 * PART
+
+
+def test_acknowledgements_apart_in_any_order_hold_others_up_for_a_few_steps() -> None:
+    """Each was marked by itself, in the order of the ACKs, and everybody's commit waited for that."""
+    world = World()
+    count = 4000
+    consumer, out = taken(world, count)
+    transaction = Transaction("t")
+    apart = out[1::2]
+    Random(1).shuffle(apart)
+    for got in apart:
+        world.hold(transaction, consumer, got)
+    commits = world.engine.commits
+    held = sum(commits.is_held for _ in committing(world.engine, transaction, is_answered=True))
+    assert not commits.is_held
+    assert held <= len(apart) / transactions.PART
+    commit = world.commit()
+    queue = world.queue("q")
+    assert commit.acknowledged == {queue.id: [(at, at + 1) for at in range(1, count, 2)]}
+    assert queue.settled == consumer.bindings[queue.id].done == len(apart)
+    again = world.restart()
+    assert drained(again, "q") == [b"%d" % number for number in range(0, count, 2)]
 
 
 def test_what_a_refused_transaction_had_acknowledged_is_looked_for_among_nothing_else(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from stompbox.broker.addresses.contracts import Divert
 from stompbox.broker.addresses.course import NOWHERE
-from stompbox.broker.engine import COUNTED
+from stompbox.broker.engine import COUNTED, TOGETHER
 from stompbox.broker.logs.segments import cost_of
 from stompbox.broker.queues.consumer import AckMode
-from stompbox.config.settings import AddressSetting
+from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.errors import IllegalFrame
 from stompbox.message import ANYCAST, MULTICAST, Run
 from stompbox.selectors import compile_selector
@@ -86,6 +88,48 @@ def test_what_is_consumed_before_the_commit_is_not_written() -> None:
     world.ack(consumer, world.out()[0])
     commit = world.commit()
     assert (commit.runs, commit.acknowledged) == ({}, {})
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["from-the-first", "apart"])
+def test_acknowledged_in_one_go_is_acknowledged_one_by_one(first: int) -> None:
+    """Messages of two queues in turns: of a limited one, and of one that keeps the last value of each key."""
+    counts = []
+    for together in (False, True):
+        world = World(
+            AddressSetting(
+                match="limited", max_size_messages=100, address_full_policy=AddressFullPolicy.FAIL
+            ),
+            AddressSetting(match="values", default_last_value_key="key"),
+        )
+        consumer = world.on_queue(world.on_queue(world.consumer(), "limited"), "values")
+        for number in range(20):
+            world.send("limited", b"%d" % number)
+            world.send("values", b"%d" % number, headers={"key": str(number)})
+        taken = [
+            consumer.take(got.queue.id, got.offset, got.offset + 1)[0] for got in world.out()[2 * first :: 3]
+        ]
+        for sent in [list(chain.from_iterable(taken))] if together else taken:
+            world.engine.acknowledge(consumer, sent)
+        limited, values = world.queue("limited"), world.queue("values")
+        assert limited.tally is not None
+        acknowledged = sorted((key, sorted(told)) for key, told in world.commit().acknowledged.items())
+        counts.append(
+            [world.engine.counters["acknowledged"], limited.tally.count, limited.tally.size, acknowledged]
+        )
+        for queue in (limited, values):
+            done = consumer.bindings[queue.id].done
+            counts[-1] += [
+                queue.delivering,
+                queue.settled,
+                done,
+                list(queue.cursor.ahead),
+                queue.cursor.position,
+            ]
+        for number in range(20):
+            world.send("values", b"again", headers={"key": str(number)})
+        counts[-1].append(world.engine.counters["replaced"])
+        assert world.engine.counters["acknowledged"] == len(taken) > TOGETHER
+    assert counts[0] == counts[1]
 
 
 def test_messages_that_are_not_persistent_are_not_written() -> None:

@@ -453,8 +453,13 @@ def _letting_go(engine: Engine, unit: UnitOfWork) -> Iterator[None]:
     for _ in taken_off(unit.sends, PART):
         engine.work.spend(PART)
         yield
-    for acked in taken_off(unit.acked, PART):
-        for _, sent in acked:
+    yield from letting_acked_go(engine, unit.acked)
+
+
+def letting_acked_go(engine: Engine, acked: list[tuple[Consumer, list[Sent]]]) -> Iterator[None]:
+    """What was acknowledged goes in parts. The list is empty then."""
+    for part in taken_off(acked, PART):
+        for _, sent in part:
             if len(sent) > PART:
                 for _ in taken_off(sent, PART):
                     engine.work.spend(PART)

@@ -65,6 +65,9 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.contracts import Slow
 
 COUNTED: Final = 2_000  # runs that are to be stored, which are counted in less than half a millisecond
+TOGETHER: Final = (
+    4  # segments that are acknowledged in one go, beyond which those of a queue are counted off at once
+)
 VERDICTS: Final = 16_384  # of some 200 octets each
 PAGE_SIZE: Final = 32 << 20  # octets of one queue in memory before the rest stays in the log
 
@@ -304,15 +307,29 @@ class Engine(Catalogue):
     def acknowledge(self, consumer: Consumer, sent: list[Sent]) -> None:
         """A consumer is done with messages that `Consumer.take` gave."""
         done = 0
-        for binding, segment in sent:
-            binding.queue.acknowledge(segment)
-            binding.done += (count := segment.stop - segment.first)
-            done += count
+        if len(sent) > TOGETHER:
+            done = self._acknowledge_all(sent)
+        else:
+            for binding, segment in sent:
+                binding.queue.acknowledge(segment)
+                binding.done += (count := segment.stop - segment.first)
+                done += count
         if done:
             self.counters["acknowledged"] += done
         if consumer.starved:
             self.feed(consumer)
         self.feed_denied()
+
+    def _acknowledge_all(self, sent: list[Sent]) -> int:
+        """Counts off many messages, those of each queue at once; how many."""
+        of_each: dict[Binding, list[Segment]] = {}
+        for binding, segment in sent:
+            of_each.setdefault(binding, []).append(segment)
+        done = 0
+        for binding, segments in of_each.items():
+            binding.done += (count := binding.queue.acknowledge_all(segments))
+            done += count
+        return done
 
     def refuse(self, consumer: Consumer, sent: list[Sent], refusal: Refusal = FAILED) -> None:
         """NACK: failed deliveries, or dead letters at once."""

@@ -22,10 +22,11 @@ from stompbox.broker.addresses.makers import Maker, Wanted, require_all, require
 from stompbox.broker.addresses.redelivery import Outcome, Refusal, giving_back, is_much
 from stompbox.broker.addresses.routing import asking_ahead, at_once, in_parts
 from stompbox.broker.addresses.unitofwork import UnitOfWork
+from stompbox.broker.commits import letting_acked_go
 from stompbox.broker.kinds import Kind
 from stompbox.broker.logs.cursor import FAR
 from stompbox.broker.logs.segments import cost_of
-from stompbox.broker.queues.consumer import Consumer, Sent, taken_off
+from stompbox.broker.queues.consumer import Consumer, Sent, ordering, taken_off
 from stompbox.broker.queues.queue import Queue
 from stompbox.broker.undelivered import NO_ROUTE, Fate
 from stompbox.broker.work import COPY
@@ -132,6 +133,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
     except StompboxError:
         engine.abort(transaction)
         raise
+    answered = yield from _in_order(transaction.acked)
     commits = engine.commits
     while not commits.may_be_held():
         yield
@@ -146,13 +148,12 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
             commits.suspend()
             yield
             yield from finishing(part)
-        for consumer, sent in transaction.acked:
-            for held in _parts(sent) if is_stored and is_answered else taken_off(sent, STEP):
-                # a unit that may be refused keeps them
+        for consumer, sent in answered:
+            for held in taken_off(sent, PART):
                 is_durable = is_durable or _is_durable(held)
                 engine.acknowledge(consumer, held)
                 acknowledged += len(held)
-                if acknowledged >= STEP:
+                if acknowledged >= PART:
                     acknowledged = 0
                     yield
         for consumer, sent, refusal in transaction.refused:
@@ -168,11 +169,26 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
         commits.let_go()
     if transaction.unit is None:  # nobody waits for the disk, and nothing takes it back
         yield from letting_go(unit.sends)
-        for _ in taken_off(transaction.acked, PART):
-            yield
+        yield from letting_acked_go(engine, transaction.acked)
     for _ in taken_off(transaction.refused, PART):
         yield
     return (is_durable or is_stored) and engine.is_durable
+
+
+def _in_order(
+    acked: list[tuple[Consumer, list[Sent]]],
+) -> Generator[None, None, list[tuple[Consumer, list[Sent]]]]:
+    """What each consumer acknowledges, in the order in which it was sent, whatever the order of its ACKs: together and in order it takes a
+    fraction of the time, in which nobody's commit is taken."""
+    by_consumer: dict[Consumer, list[Sent]] = {}
+    for part in _parts(acked):
+        for consumer, sent in part:
+            by_consumer.setdefault(consumer, []).extend(sent)
+        yield
+    found: list[tuple[Consumer, list[Sent]]] = []
+    for consumer, sent in by_consumer.items():
+        found.append((consumer, (yield from ordering(sent, PART))))
+    return found
 
 
 def _is_durable(sent: list[Sent]) -> bool:

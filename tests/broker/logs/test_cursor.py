@@ -120,10 +120,15 @@ def test_the_stored_cursor_follows(data: st.DataObject) -> None:
     cursor, stored, model = Cursor(1, 0, is_durable=True), CursorState(1, 0, Ranges()), set[int]()
     saved = set[int]()
     for _ in range(data.draw(st.integers(1, 30))):
-        first = data.draw(st.integers(0, 40))
-        stop = first + data.draw(st.integers(0, 5))
-        cursor.acknowledge(first, stop)
-        model |= set(range(first, stop))
+        firsts = data.draw(st.lists(st.integers(0, 40), min_size=1, max_size=4))
+        ranges = [(first, first + data.draw(st.integers(0, 5))) for first in firsts]
+        was_told = not cursor.unsaved
+        if data.draw(st.booleans()):
+            is_news = cursor.acknowledge_all(ranges)
+        else:
+            is_news = bool(sum([cursor.acknowledge(first, stop) for first, stop in ranges]))
+        assert is_news is (was_told and any(first < stop for first, stop in ranges))
+        model |= {offset for first, stop in ranges for offset in range(first, stop)}
         what = data.draw(st.sampled_from(["nothing", "commit", "failure", "refusal"]))
         if what != "nothing":
             told = cursor.news(stored=45)

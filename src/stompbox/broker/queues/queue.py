@@ -252,6 +252,21 @@ class Queue(LoggedQueue):
         if not self.is_simple:
             self._answered(segment)
 
+    def acknowledge_all(self, segments: list[Segment]) -> int:
+        """Counts off many that were handed out, as `acknowledge` does each of them; how many messages."""
+        count = sum([segment.stop - segment.first for segment in segments])
+        self.delivering -= count
+        self.settled += count
+        if self.is_durable and self.cursor.acknowledge_all([(one.first, one.stop) for one in segments]):
+            self.engine.note(self)
+        if self.tally is not None:
+            for segment in segments:
+                self.tally.gone(segment.size, len(segment), segment.run.shape)
+        if not self.is_simple:
+            for segment in segments:
+                self._answered(segment)
+        return count
+
     def _answered(self, segment: Segment) -> None:
         if self.admission is not None:
             self.admission.done(segment)

@@ -121,6 +121,10 @@ class QueueState(metaclass=ABCMeta):
         """Counts off messages that were handed out, and are done with."""
 
     @abstractmethod
+    def acknowledge_all(self, segments: list[Segment]) -> int:
+        """Counts off many at once; how many messages."""
+
+    @abstractmethod
     def unacknowledge(self, segment: Segment) -> None:
         """Counts messages as out again whose acknowledgement is undone."""
 
