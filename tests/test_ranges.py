@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stompbox.ranges import Ranges, add_range, joined, swept
+from stompbox.ranges import SPARSE, Ranges, add_range, swept, united
 
 offsets = st.integers(0, 40)
 pairs = st.tuples(offsets, offsets)
@@ -37,18 +37,32 @@ def test_order_does_not_matter(some: list[tuple[int, int]], more: list[tuple[int
     assert Ranges(some + more) == Ranges(more + some)
 
 
+def apart(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    return [start for start, _ in pairs], [stop for _, stop in pairs]
+
+
 @given(many, many)
 def test_adding_all_at_once_is_adding_each(some: list[tuple[int, int]], more: list[tuple[int, int]]) -> None:
     ranges = Ranges(some)
-    ranges.add_all(joined(more))
+    ranges.add_all(*apart(more))
     assert_well_formed(ranges)
     assert ranges == Ranges(some + more)
     assert not Ranges(), "no other set has got any of it"
 
 
+def test_adding_a_few_to_very_many_leaves_those_alone() -> None:
+    count = 10 * SPARSE
+    ranges = Ranges([(3 * at, 3 * at + 1) for at in range(count)])
+    ranges.add_all([1, 3 * count - 1], [2, 3 * count])
+    assert_well_formed(ranges)
+    assert list(ranges)[:2] == [(0, 2), (3, 4)]
+    assert ranges.total == count + 2
+
+
 @given(many)
-def test_joined_ranges_are_sorted_and_apart(ranges: list[tuple[int, int]]) -> None:
-    assert joined(ranges) == list(Ranges(ranges))
+def test_united_is_what_all_cover(pairs: list[tuple[int, int]]) -> None:
+    expected = Ranges(pairs)
+    assert united(*apart(pairs)) == (expected.starts, expected.stops)
 
 
 @given(many, offsets)

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import compress
+from operator import gt, lt
 from typing import Final, TypeVar
+
+SPARSE: Final = 8  # ranges for each that is added, beyond which they are better added one by one
 
 T = TypeVar("T")
 _NONE: Final[list[int]] = []  # of all sets without a range; nobody ever adds to it
@@ -51,20 +55,22 @@ class Ranges:
         if high - low > 1:
             del starts[low + 1 : high], stops[low + 1 : high]
 
-    def add_all(self, ranges: list[tuple[int, int]]) -> None:
-        """Adds ranges that are sorted, not empty and apart from each other: at once where they lie between two of those that are there."""
-        if not ranges:
+    def add_all(self, starts: list[int], stops: list[int]) -> None:
+        """Adds each starts[n] .. stops[n]-1: at once where few of those that are there lie between them."""
+        starts, stops = united(starts, stops)
+        if not starts:
             return
-        first, stop = ranges[0][0], ranges[-1][1]
-        low = bisect_left(self.stops, first)
-        if low < bisect_right(self.starts, stop):
-            for pair in ranges:
+        low, high = bisect_left(self.stops, starts[0]), bisect_right(self.starts, stops[-1])
+        if high - low > SPARSE * len(starts):
+            for pair in zip(starts, stops, strict=True):
                 self.add(*pair)
             return
-        if not self.starts:
+        if not self.stops:
             self.starts, self.stops = [], []
-        self.starts[low:low] = [start for start, _ in ranges]
-        self.stops[low:low] = [stop for _, stop in ranges]
+        if low < high:
+            starts, stops = united(self.starts[low:high] + starts, self.stops[low:high] + stops)
+        self.starts[low:high] = starts
+        self.stops[low:high] = stops
 
     def remove(self, start: int, stop: int) -> None:
         """Takes start .. stop-1 out, as far as it is there."""
@@ -146,17 +152,19 @@ def add_range(ranges: list[tuple[int, int]], first: int, stop: int) -> None:
         ranges.append((first, stop))
 
 
-def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """All that these cover, sorted; what touches is one, and what is empty is not there."""
-    found: list[tuple[int, int]] = []
-    for first, stop in sorted(ranges):
-        if first >= stop:
-            continue
-        if found and first <= found[-1][1]:
-            found[-1] = (found[-1][0], max(stop, found[-1][1]))
-        else:
-            found.append((first, stop))
-    return found
+def united(starts: list[int], stops: list[int]) -> tuple[list[int], list[int]]:
+    """Starts and stops of what all starts[n] .. stops[n]-1 cover together, sorted and disjoint; what is empty is not there.
+
+    Sorted apart from each other they tell where a gap is: before the one that starts when as many have ended as have started."""
+    if not all(map(lt, starts, stops)):
+        pairs = [(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop]
+        starts, stops = [start for start, _ in pairs], [stop for _, stop in pairs]
+    if len(starts) < 2:
+        return starts, stops
+    starts, stops = sorted(starts), sorted(stops)
+    later = starts[1:]
+    gaps = list(map(gt, later, stops))
+    return [starts[0], *compress(later, gaps)], [*compress(stops, gaps), stops[-1]]
 
 
 def swept(

@@ -124,7 +124,7 @@ def test_the_stored_cursor_follows(data: st.DataObject) -> None:
         ranges = [(first, first + data.draw(st.integers(0, 5))) for first in firsts]
         was_told = not cursor.unsaved
         if data.draw(st.booleans()):
-            is_news = cursor.acknowledge_all(ranges)
+            is_news = cursor.acknowledge_all([first for first, _ in ranges], [stop for _, stop in ranges])
         else:
             is_news = bool(sum([cursor.acknowledge(first, stop) for first, stop in ranges]))
         assert is_news is (was_told and any(first < stop for first, stop in ranges))

@@ -254,10 +254,11 @@ class Queue(LoggedQueue):
 
     def acknowledge_all(self, segments: list[Segment]) -> int:
         """Counts off many that were handed out, as `acknowledge` does each of them; how many messages."""
-        count = sum([segment.stop - segment.first for segment in segments])
+        starts, stops = [segment.first for segment in segments], [segment.stop for segment in segments]
+        count = sum(stops) - sum(starts)
         self.delivering -= count
         self.settled += count
-        if self.is_durable and self.cursor.acknowledge_all([(one.first, one.stop) for one in segments]):
+        if self.is_durable and self.cursor.acknowledge_all(starts, stops):
             self.engine.note(self)
         if self.tally is not None:
             for segment in segments:
