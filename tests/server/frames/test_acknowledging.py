@@ -249,6 +249,34 @@ def test_of_very_many_subscriptions_that_is_asked_which_has_the_message(
     assert len(asked) == len(messages)
 
 
+@pytest.mark.parametrize("more", [{}, {"receipt": "1"}], ids=["as a run", "one by one"])
+def test_subscriptions_to_other_queues_are_not_asked(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
+) -> None:
+    world = World()
+    sender, client = world.client(), world.client("1.2")
+    for name in (*map(str, range(100)), "q"):
+        client.say(("SUBSCRIBE", {"id": name, "destination": f"/queue/{name}", "ack": "client-individual"}))
+    for number in range(10):
+        sender.say(("SEND", {"destination": "/queue/q", f"name-{number}": "1"}))
+    world.until_idle()
+    messages = [frame for frame in client.heard() if frame.command == "MESSAGE"]
+    sent_to(world, 0, *map(str, range(5)))  # others who consume from the queue
+    asked = [0]
+    ask = Consumer.may_have
+
+    def counted(consumer: Consumer, queue: int, offset: int) -> bool:
+        asked[0] += 1
+        return ask(consumer, queue, offset)
+
+    monkeypatch.setattr(Consumer, "may_have", counted)
+    client.say(*[(command, headers | more) for command, headers in acks_of(messages)])
+    world.until_idle()
+    assert client.errors() == []
+    assert world.broker.engine.counters["acknowledged"] == len(messages) == 10
+    assert asked[0] <= len(messages)
+
+
 @pytest.mark.parametrize("mode", ["client", "client-individual"])
 @pytest.mark.parametrize("count", [6, 150])
 def test_acks_of_one_read_are_obeyed_behind_one_that_is_wrong(mode: str, count: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stompbox.broker import transactions
@@ -18,6 +18,7 @@ from stompbox.stomp.runs import MESSAGE_ID, Acks
 
 HELD: Final = 256  # octets that messages in a transaction take beside their bodies, at a guess
 TOGETHER: Final = 100  # segments that a run of ACKs acknowledges in one step: two milliseconds,
+FEW: Final = 4  # subscriptions that are looked at sooner than who consumes from a queue
 LOOKED: Final = 16  # and half as many for each of so many subscriptions that are looked at for each
 _DONE: Final = object()
 _CLIENT: Final = AckMode.CLIENT
@@ -41,7 +42,7 @@ def acks(connection: Speaker, event: Acks) -> Iterator[None] | None:
         readonly.require_command("ACK")
     offsets = event.offsets
     first, count = offsets[0], len(offsets)
-    if count == 1 and _most_at_once(connection):
+    if count == 1 and _most_at_once(connection, event.queue):
         _acknowledge(connection, event.queue, first, first + 1)
         return None
     if count > 1 and offsets[-1] - first + 1 == count and offsets == list(range(first, first + count)):
@@ -54,7 +55,7 @@ def acks(connection: Speaker, event: Acks) -> Iterator[None] | None:
 
 def _acknowledging(connection: Speaker, queue: int, stretches: Iterable[tuple[int, int]]) -> Iterator[None]:
     """What is wrong with one of them is said of that one, and the others are obeyed where the connection stays."""
-    most, done = _most_at_once(connection), 0
+    most, done = _most_at_once(connection, queue), 0
     for start, stop in stretches:
         at = start
         while at < stop and not connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
@@ -71,18 +72,34 @@ def _acknowledging(connection: Speaker, queue: int, stretches: Iterable[tuple[in
                 done, at = done + 1, at + 1
             if done >= (most or TOGETHER):
                 yield
-                most, done = _most_at_once(connection), 0
+                most, done = _most_at_once(connection, queue), 0
 
 
-def _most_at_once(connection: Speaker) -> int:
+def _most_at_once(connection: Speaker, queue: int) -> int:
     """Messages of a run of ACKs that are acknowledged in one step; 0: each ACK goes by itself, as it may belong to the transaction that is
     open, or speak for more than a step's worth."""
     if connection.options.single_transaction:
         return 0
-    for consumer in connection.consumers.values():
+    consumers = _subscribed(connection, queue)
+    for consumer in consumers:
         if consumer.ack is _CLIENT and len(consumer.ledger) > STEP:
             return 0
-    return max(1, TOGETHER // (1 + len(connection.consumers) // LOOKED))
+    return max(1, TOGETHER // (1 + len(consumers) // LOOKED))
+
+
+def _subscribed(connection: Speaker, queue: int) -> Collection[Consumer]:
+    """The subscriptions of the connection that may have messages of this queue: all, or those of the queue's consumers that are its own,
+    whichever are looked at sooner."""
+    consumers = connection.consumers
+    if len(consumers) <= FEW:
+        return consumers.values()
+    known = connection.broker.engine.queues.get(queue)
+    if known is None:
+        return ()
+    if len(known.bindings) >= len(consumers):
+        return consumers.values()
+    found = [binding.consumer for binding in known.bindings]
+    return [consumer for consumer in found if consumers.get(consumer.name) is consumer]
 
 
 def _frame_of(connection: Speaker, queue: int, offset: int) -> Frame:
@@ -92,7 +109,7 @@ def _frame_of(connection: Speaker, queue: int, offset: int) -> Frame:
 def _acknowledge(connection: Speaker, queue: int, first: int, stop: int) -> tuple[int, int]:
     """As many of these as the first subscription has that has one: how many segments that were, and the offset that comes next. `client`:
     each of them must be good, so they go one by one."""
-    for consumer in connection.consumers.values():
+    for consumer in _subscribed(connection, queue):
         if not consumer.may_have(queue, first):
             continue
         end = first + 1 if consumer.ack is _CLIENT else stop
@@ -154,7 +171,7 @@ def _speaks_for_many(connection: Speaker, frame: Frame) -> Many | None:
     if known is None:
         return None
     queue, offset = int(known[1]), int(known[2])
-    for consumer in _candidates(connection, frame):
+    for consumer in _candidates(connection, frame, queue):
         binding = consumer.bindings.get(queue)
         if (
             consumer.ack is _CLIENT
@@ -278,7 +295,7 @@ def _take(connection: Speaker, frame: Frame) -> tuple[Consumer, list[Sent]]:
     if known is None:
         raise _unknown_message(name)
     queue, offset = int(known[1]), int(known[2])
-    for consumer in _candidates(connection, frame):
+    for consumer in _candidates(connection, frame, queue):
         if consumer.may_have(queue, offset):
             sent, reached = consumer.take(queue, offset, offset + 1)
             if reached > offset:
@@ -286,17 +303,17 @@ def _take(connection: Speaker, frame: Frame) -> tuple[Consumer, list[Sent]]:
     raise _unknown_message(name)
 
 
-def _candidates(connection: Speaker, frame: Frame) -> Iterable[Consumer]:
+def _candidates(connection: Speaker, frame: Frame, queue: int) -> Iterable[Consumer]:
     """The subscriptions whose message it may be: the one that the frame names, or all where the id is enough (STOMP 1.2, 1.0)."""
     version, consumers, options = connection.session.version, connection.consumers, connection.options
     names_it = version.ack_needs_subscription or (
         options.openmq_subscription_ids and not version.sends_ack_id
     )
     if not names_it:
-        return list(consumers.values())
+        return _subscribed(connection, queue)
     wanted = frame.headers.get("subscription")
     if not options.require_ids and not options.openmq_subscription_ids and wanted not in consumers:
-        return list(consumers.values())  # RabbitMQ: the message's id is enough
+        return _subscribed(connection, queue)  # RabbitMQ: the message's id is enough
     if wanted is None:  # OpenMQ: the first one that has no id of its client's
         wanted = next((id for id in consumers if id.startswith(OPENMQ_ID)), None)
         if wanted is None:
