@@ -65,9 +65,8 @@ if TYPE_CHECKING:
     from stompbox.broker.queues.contracts import Slow
 
 COUNTED: Final = 2_000  # runs that are to be stored, which are counted in less than half a millisecond
-TOGETHER: Final = (
-    4  # segments that are acknowledged in one go, beyond which those of a queue are counted off at once
-)
+# segments that are acknowledged in one go, beyond which those of a queue are counted off at once
+TOGETHER: Final = 4
 VERDICTS: Final = 16_384  # of some 200 octets each
 PAGE_SIZE: Final = 32 << 20  # octets of one queue in memory before the rest stays in the log
 
