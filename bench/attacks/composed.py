@@ -296,6 +296,18 @@ def tiny_commit(port: int) -> list[socket.socket]:
     return [link]
 
 
+@attack("COMMITs of 20,000 persistent messages of seven shapes in turns, to ten queues", stays=MESSAGES)
+def varied_commits(port: int) -> list[socket.socket]:
+    link = connected(port)
+    for _ in range(5):
+        frames = [
+            send(f"/queue/varied-{n % 10}", b"x", headers=f"transaction:t\nn-{n % 7}:1\n") for n in range(20_000)
+        ]
+        pour(link, [b"BEGIN\ntransaction:t\n\n\0", b"".join(frames), b"COMMIT\ntransaction:t\n\n\0"])
+        settle(link)
+    return [link]
+
+
 @attack(
     "100,000 messages with 5,000 keys to a last-value queue",
     limits=MESSAGES,

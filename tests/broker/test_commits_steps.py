@@ -8,10 +8,12 @@ from random import Random
 import pytest
 
 from stompbox.broker import transactions
+from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.unitofwork import LARGE
 from stompbox.broker.commits import MANY, PART, PASSES, RANGES
 from stompbox.broker.queues.consumer import AckMode, Consumer
 from stompbox.broker.transactions import Transaction, committing
+from stompbox.message import Shape
 from stompbox.ranges import Ranges
 from tests.broker.test_commits import answered, drained, refuse
 from tests.broker.world import Got, World, run_of
@@ -217,6 +219,27 @@ def test_acknowledgements_apart_in_any_order_hold_others_up_for_a_few_steps() ->
     assert queue.settled == consumer.bindings[queue.id].done == len(apart)
     again = world.restart()
     assert drained(again, "q") == [b"%d" % number for number in range(0, count, 2)]
+
+
+def test_how_much_is_sent_in_one_step_is_asked_before_others_are_held_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    transaction = Transaction("t")
+    transaction.sends += [(world.address("q"), run_of("q", b"%d" % number)) for number in range(200)]
+    commits, asked = world.engine.commits, []
+    ask = transactions.at_once
+
+    def noted(address: Address, shape: Shape) -> int:
+        asked.append(commits.is_held)
+        return ask(address, shape)
+
+    monkeypatch.setattr(transactions, "at_once", noted)
+    held = sum(commits.is_held for _ in committing(world.engine, transaction, is_answered=True))
+    assert asked == [False] * 200
+    assert held == 200 / transactions.STEP
+    world.commit()
+    assert drained(world, "q") == [b"%d" % number for number in range(200)]
 
 
 def test_what_a_refused_transaction_had_acknowledged_is_looked_for_among_nothing_else(

@@ -133,6 +133,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
     except StompboxError:
         engine.abort(transaction)
         raise
+    of_each = yield from _at_once_of_each(transaction.sends)
     answered = yield from _in_order(transaction.acked)
     commits = engine.commits
     while not commits.may_be_held():
@@ -141,7 +142,7 @@ def committing(engine: Engine, transaction: Transaction, *, is_answered: bool) -
     is_durable, is_stored, acknowledged = False, False, 0
     commits.hold()
     try:
-        for part in _pieces(transaction.sends):
+        for part in _pieces(transaction.sends, of_each):
             commits.resume(unit)
             is_stored |= _publish_part(engine, part, transaction.maker)
             unit.look()
@@ -263,16 +264,24 @@ def _parts(items: list[T]) -> Iterator[list[T]]:
         yield items[at : at + STEP]
 
 
-def _pieces(sends: list[tuple[Address, Run]]) -> Iterator[list[tuple[Address, Run]]]:
-    """What is sent in one step: STEP runs, but no more messages than are sent at once where something is done for each of them."""
+def _at_once_of_each(sends: list[tuple[Address, Run]]) -> Generator[None, None, list[int]]:
+    """How many messages of each may go in one step: found while nobody waits for the end of it."""
+    found: list[int] = []
     for part in _parts(sends):
-        of_each = [at_once(address, run.shape) for address, run in part]
+        found += [at_once(address, run.shape) for address, run in part]
+        yield
+    return found
+
+
+def _pieces(sends: list[tuple[Address, Run]], most: list[int]) -> Iterator[list[tuple[Address, Run]]]:
+    """What is sent in one step: STEP runs, but no more messages than are sent at once where something is done for each of them."""
+    for part, of_each in zip(_parts(sends), _parts(most), strict=True):
         if min(of_each) >= sum([len(run) for _, run in part]):
             yield part
             continue
-        for (address, run), most in zip(part, of_each, strict=True):
-            for some in in_parts(run, most):
-                yield [(address, some)]
+        for (address, run), some in zip(part, of_each, strict=True):
+            for piece in in_parts(run, some):
+                yield [(address, piece)]
 
 
 def _publish(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bool:

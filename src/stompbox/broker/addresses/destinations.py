@@ -57,6 +57,7 @@ TEMPORARY_PREFIXES: Final = MappingProxyType(
         "/reply-queue/": ANYCAST,  # RabbitMQ, as others see it
     }
 )
+_TEMPORARY: Final = tuple(TEMPORARY_PREFIXES)
 _TYPES: Final = MappingProxyType({"ANYCAST": ANYCAST, "MULTICAST": MULTICAST})
 # what a destination may begin with beside the prefixes of a listener
 PREFIXES: Final = (*TEMPORARY_PREFIXES, STREAM_PREFIX, EXISTING_PREFIX, EXCHANGE_PREFIX)
@@ -131,9 +132,9 @@ def parse(
 ) -> Destination:
     """One destination. `kind` is the value of destination-type or subscription-type."""
     asked = _asked(kind)
-    for prefix, routing in TEMPORARY_PREFIXES.items():
-        if text.startswith(prefix):
-            return _temporary(text, text[len(prefix) :], routing, asked)
+    if text.startswith(_TEMPORARY):
+        prefix = next(prefix for prefix in _TEMPORARY if text.startswith(prefix))
+        return _temporary(text, text[len(prefix) :], TEMPORARY_PREFIXES[prefix], asked)
     if text.startswith(STREAM_PREFIX):
         name, routing, is_stream = text[len(STREAM_PREFIX) :], 0, True
     elif text.startswith(EXISTING_PREFIX):
