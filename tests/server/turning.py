@@ -104,14 +104,16 @@ class Clock:
 
 
 class Steps:
-    """Counts the lines of Python that run between two looks at the clock: what each step does, whatever it is. `longest`: of them all."""
+    """Counts the lines of Python that run between two looks at the clock: what each step does, whatever it is. `longest`: of them all,
+    which are `total` together."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lines = 0
-        self.longest = 0
+        self.longest = self.total = 0
 
     def __call__(self) -> float:
+        self.total += self._lines
         self.longest, self._lines = max(self.longest, self._lines), 0
         return self._clock()
 
