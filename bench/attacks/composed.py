@@ -301,7 +301,8 @@ def varied_commits(port: int) -> list[socket.socket]:
     link = connected(port)
     for _ in range(5):
         frames = [
-            send(f"/queue/varied-{n % 10}", b"x", headers=f"transaction:t\nn-{n % 7}:1\n") for n in range(20_000)
+            send(f"/queue/varied-{n % 10}", b"x", headers=f"transaction:t\nn-{n % 7}:1\n")
+            for n in range(20_000)
         ]
         pour(link, [b"BEGIN\ntransaction:t\n\n\0", b"".join(frames), b"COMMIT\ntransaction:t\n\n\0"])
         settle(link)
