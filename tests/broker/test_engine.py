@@ -188,6 +188,11 @@ def test_a_failed_commit_goes_in_again() -> None:
 
 def test_unsaved_is_what_waits_for_the_disk() -> None:
     world = World()
+    world.send("q", b"")
+    entries = world.engine.unsaved_runs - 1
+    assert entries == len(world.commit().entries) > 0, "of the catalogue: the queue is new"
+    assert (world.engine.unsaved_runs, world.engine.logged) == (0, entries + 1)
+    world.engine.logged = 0
     world.send("q", b"x" * 1000)
     assert world.engine.unsaved > 1000
     assert world.engine.unsaved_runs == world.engine.logged == 1

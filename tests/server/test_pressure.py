@@ -13,9 +13,22 @@ from stompbox.broker.addresses.limits import AddressLimits
 from stompbox.broker.commits import Trouble
 from stompbox.broker.work import AGAIN
 from stompbox.config.settings import AddressFullPolicy, AddressSetting
+from stompbox.message import MULTICAST
 from stompbox.server import pressure
-from stompbox.server.pressure import ASK, LITTLE, MOST, RUNS, SEVERAL, SOME, SOME_RUNS, UNSAVED, Reason
+from stompbox.server.pressure import (
+    ASK,
+    LITTLE,
+    MOST,
+    RUNS,
+    SEVERAL,
+    SOME,
+    SOME_RUNS,
+    UNSAVED,
+    UPLOADS,
+    Reason,
+)
 from stompbox.server.transport.tcp import Socket
+from stompbox.store.base import PIECE
 from tests.server.turning import LOOKS, Client, World, loaded
 from tests.server.world import KINDS, House, configured, play
 
@@ -110,6 +123,26 @@ def test_who_makes_much_for_the_disk_in_turns_waits_for_it_and_others_do_not() -
     assert counters["dead"] == count
 
 
+def test_who_makes_very_many_queues_waits_for_the_disk_too() -> None:
+    """A durable subscription has an entry of the catalogue, or several, for each address: a commit had all of them."""
+    world = World(is_durable=True)
+    for number in range(2 * RUNS):
+        world.broker.engine.address(f"t.{number}", MULTICAST)
+    world.until_stored()
+    world.broker.committer.is_busy = True
+    engine, client = world.broker.engine, world.client(headers={"client-id": "one"})
+    headers = {"id": "1", "destination": "/topic/t.#", "durable-subscription-name": "all"}
+    client.say(("SUBSCRIBE", headers | {"receipt": "subscribed"}))
+    world.turn(20 * RUNS)
+    assert RUNS < engine.unsaved_runs <= 3 * RUNS
+    assert len(engine.queues) <= RUNS
+    world.broker.committer.is_busy = False
+    world.until_stored()
+    world.turn(20)
+    assert client.confirmed() == ["subscribed"]
+    assert len(engine.queues) == 2 * RUNS
+
+
 def test_of_many_who_wait_for_the_disk_few_go_on_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 5 * AGAIN
     world, holders = dying(3 * LOOKS, count)
@@ -127,6 +160,38 @@ def test_of_many_who_wait_for_the_disk_few_go_on_at_a_time(monkeypatch: pytest.M
     disk.relieve()
     world.until_idle()
     assert counters["dead"] == count * 3 * LOOKS, "the others without another commit"
+
+
+def test_however_many_send_large_bodies_few_pieces_of_all_are_on_their_way() -> None:
+    """Each had five on its way, so a commit had a megabyte of each."""
+    world = World(is_durable=True)
+    clients = [world.client() for _ in range(24)]
+    left = dict.fromkeys(clients, 12)  # pieces
+    for client in clients:
+        head = f"SEND\ndestination:/queue/large\ncontent-length:{12 * PIECE}\n\n"
+        client.socket.data_received(head.encode())
+    engine, most, at_once = world.broker.engine, 0, 0
+    while any(left.values()):
+        ready = [client for client, pieces in left.items() if pieces and is_read(client)]
+        for client in ready:
+            client.socket.data_received(bytes(PIECE))
+            left[client] -= 1
+        world.until_idle()
+        most = max(most, engine.bodies.all_unsaved)
+        if not any(pieces and is_read(client) for client, pieces in left.items()):
+            world.until_stored()
+            world.broker.pressure.relieve()  # as the timer would
+            world.turn(5)
+            waiting = [client for client, pieces in left.items() if pieces]
+            at_once = max(at_once, sum(map(is_read, waiting)))
+    assert PIECE < most <= UNSAVED + len(clients) * PIECE
+    assert 0 < at_once <= 2 * UPLOADS, "the commit lets go some, and so does the timer"
+    for client in clients:
+        client.socket.data_received(b"\0")
+    world.until_idle()
+    world.until_stored()
+    assert engine.addresses["large"].anycast["large"].count == len(clients)
+    assert all(client.errors() == [] for client in clients)
 
 
 def test_so_do_few_runs_where_very_much_is_on_its_way() -> None:

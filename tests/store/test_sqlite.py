@@ -524,6 +524,41 @@ def test_recovery_and_counting_read_no_blobs(store: SqliteStore) -> None:
         assert all("COVERING INDEX chunk_place" in step for step in steps), statement
 
 
+def test_a_commit_of_very_much_is_few_statements(store: SqliteStore) -> None:
+    """Each lets go of Python's lock, and has to have it again."""
+    count = 1000
+    logs = {number: f"log-{number}" for number in range(1, count + 1)}
+    keys = [("queue", str(number)) for number in range(count)]
+    told = [(0, 1, 1, 0)]
+    commits = [
+        Commit(logs=logs, cursors={log: (log, 0) for log in logs}, entries=dict.fromkeys(keys, b"there")),
+        Commit(runs={log: [run(0)] for log in logs}, delivered=dict.fromkeys(logs, told)),
+        Commit(acknowledged={log: [(0, 1)] for log in logs}, entries=dict.fromkeys(keys)),
+        Commit(dropped_cursors=list(logs)),
+        Commit(dropped_logs=[log for log in logs if log % 2]),
+    ]
+    for commit in commits:
+        said: list[str] = []
+        store._db.set_trace_callback(said.append)
+        store.apply(commit)
+        store._db.set_trace_callback(None)
+        assert len(said) < count
+    found = store.recover()
+    assert ([log.id for log in found.logs], found.cursors) == ([log for log in logs if not log % 2], [])
+    assert not [key for kind, key in found.entries if kind == "queue"]
+
+
+def test_dropped_logs_that_have_nothing_go_at_once(store: SqliteStore) -> None:
+    count = 1000
+    store.apply(Commit(logs={number: f"log-{number}" for number in range(1, count + 1)}))
+    said: list[str] = []
+    store._db.set_trace_callback(said.append)
+    store.apply(Commit(dropped_logs=list(range(1, count + 1))))
+    store._db.set_trace_callback(None)
+    assert store._db.execute("SELECT count(*) FROM log").fetchone() == (0,)
+    assert len(said) < count / 5
+
+
 def traced(store: SqliteStore) -> list[str]:
     """The statements of a start and of a trim."""
     store.apply(Commit(logs={1: "orders"}, runs={1: [run(0)]}))

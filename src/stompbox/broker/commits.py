@@ -66,6 +66,7 @@ class Engine(contracts.Engine, Protocol):
     def trouble(self) -> object | None: ...
 
     def unhold(self, consumer: Consumer, sent: list[Sent]) -> None: ...
+    def count_entry(self) -> None: ...
 
 
 class Commits:
@@ -176,6 +177,7 @@ class Commits:
     def put(self, kind: str, key: str, value: object | None) -> None:
         """Writes an entry of the catalogue; None deletes it."""
         self.changes += 1
+        self.engine.count_entry()
         self._next.entries[kind, key] = (
             None if value is None else json.dumps(value, separators=(",", ":")).encode()
         )
@@ -242,6 +244,11 @@ class Commits:
         commit = self._taken = self._gather()
         self._is_whole = True
         return commit
+
+    @property
+    def entries(self) -> int:
+        """How many entries of the catalogue the next commit has so far."""
+        return len(self._next.entries)
 
     def is_unsaved(self, kind: str, key: str) -> bool:
         """An entry of the catalogue was changed, and that is not known to be on disk."""

@@ -89,9 +89,9 @@ class Engine(Catalogue):
         self.page_size = page_size
         self.now = 0
         self.unsaved = 0  # octets of memory on their way to the store, about
-        self.unsaved_runs = 0  # and runs of messages
+        self.unsaved_runs = 0  # and runs of messages, and entries of the catalogue
         self._taken = 0, 0  # that were so when the last commit was taken
-        self.logged = 0  # runs that were put into logs since the start
+        self.logged = 0  # of these, since the start
         # what happened to messages, for the metrics
         self.counters: defaultdict[str, int] = defaultdict(int)
         # what the log is to say of messages that were dropped, or are dead letters
@@ -288,6 +288,11 @@ class Engine(Catalogue):
             self.logged += 1
             self.commits.dirty[address] = None
 
+    def count_entry(self) -> None:
+        """An entry of the catalogue is to be stored: it takes as long as a run of messages."""
+        self.unsaved_runs += 1
+        self.logged += 1
+
     def forward(self, name: str, run: Run, routing: int = 0) -> bool:
         """Messages that the configuration sends to an address: by `routing`, or the kinds that it has, or its settings when it is new."""
         return diverts.forward(self, name, run, routing)
@@ -483,7 +488,8 @@ class Engine(Catalogue):
 
     def _count_unsaved(self) -> None:
         costs = [cost_of(run) for address in self.commits.dirty for run in address.log.pending]
-        self.unsaved, self.unsaved_runs = sum(costs) + self.bodies.all_unsaved, len(costs)
+        self.unsaved = sum(costs) + self.bodies.all_unsaved
+        self.unsaved_runs = len(costs) + self.commits.entries
 
     def commit_failed(self, commit: Commit) -> None:
         """The commit that was taken last is not in the store: what was refused is undone, the rest goes in with the next one."""

@@ -7,6 +7,7 @@
 | more requests than are answered (requests/)           | fewer wait                                    |
 | to an address that blocks when it is full              | there is room                                 |
 | more than the disk has confirmed, by its receipts      | enough of them have gone out (ledger.py)      |
+| pieces of a large body, faster than the disk           | few of all are on their way; UPLOADS at a time |
 | or subscribed, and does not read UNREAD bytes it got   | it has read them                              |
 
 Who only consumes never waits, nor does for the disk who sends it nothing; who sends it LITTLE goes on up to MOST, so that who sends much
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 UNSAVED: Final = 2 << 20  # bytes, of which a commit takes most: so long others wait for theirs
 SEVERAL: Final = 8 << 20  # bytes, beyond which nobody makes more of it before a commit has landed
-RUNS: Final = 256  # runs of messages, each of which takes as long as kilobytes
+RUNS: Final = 256  # runs of messages, or entries of the catalogue, each of which takes as long as kilobytes
 MOST: Final = 80 << 20  # bytes, by those who send little each
 LITTLE: Final = 16 << 10  # bytes on their way to the disk that one read has caused,
 SOME_RUNS: Final = 16  # and runs
@@ -49,6 +50,7 @@ TURN: Final = 0.005  # seconds
 LOOK: Final = 5.0  # seconds
 ASK: Final = 15  # seconds
 SOME: Final = 100  # addresses that are looked at in one go
+UPLOADS: Final = 8  # connections that go on with a large body at a time: each is read a piece of it at least
 FEW: Final = 64  # connections that go on in one step: each is read again, which takes 10 us and more
 
 
@@ -80,7 +82,7 @@ class Pressure:
         self._is_planned = False
         self._is_looking = False  # for who has gone
         self._asked: set[ClientConnection] = set()  # whose systems are asked whether their clients are there
-        self._is_relieving = self._is_asked_again = False
+        self._is_relieving = self._is_asked_again = self._is_planned_again = False
         broker.engine.later.heed(self)
 
     def sent(self, connection: ClientConnection, address: Address, run: Run) -> None:
@@ -109,7 +111,7 @@ class Pressure:
 
     @property
     def made(self) -> int:
-        """What was made for the disk since the start: runs of messages."""
+        """What was made for the disk since the start: runs of messages, and entries of the catalogue."""
         return self.broker.engine.logged
 
     @property
@@ -193,12 +195,27 @@ class Pressure:
         self.let_in()
 
     def _relieving(self) -> Iterator[None]:
+        uploads = UPLOADS
         for reason, held in self._held.items():
             for number, connection in enumerate(list(held), 1):
                 if connection in held and self._is_over(reason, connection):
                     self.let_go(connection, reason)
+                    uploads -= reason is Reason.PIECES
+                if not uploads:
+                    self._relieve_later()
+                    return
                 if number % FEW == 0:
                     yield
+
+    def _relieve_later(self) -> None:
+        """Looks again soon: who goes on now may have nothing to say, and no commit comes then."""
+        if not self._is_planned_again:
+            self._is_planned_again = True
+            self.broker.loop.call_later(TURN, self._relieve_again)
+
+    def _relieve_again(self) -> None:
+        self._is_planned_again = False
+        self.relieve()
 
     def _has_relieved(self) -> None:
         self._is_relieving = False
@@ -212,7 +229,8 @@ class Pressure:
             return engine.unsaved < UNSAVED // 2 and engine.unsaved_runs < RUNS // 2
         if reason is Reason.DISK:
             return self.broker.engine.trouble is None
-        return connection.upload is None or connection.upload.may_go_on
+        is_quiet = self.broker.engine.unsaved < UNSAVED // 2
+        return connection.upload is None or (is_quiet and connection.upload.may_go_on)
 
     def let_in(self) -> None:
         """There may be room in addresses that were full. SOME of them are looked at, and the others later."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from operator import attrgetter
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -24,6 +25,9 @@ from stompbox.store.base import Commit, Delivered, StoredChunk
 from stompbox.store.chunks import ChunkHead, decode, encode, head
 from stompbox.store.cutting import pieces
 from stompbox.store.staged import encode_staged
+from stompbox.store.statements import ROWS
+
+TOGETHER: Final = 1 << 18  # bytes of chunks beyond which no more of them are in memory at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,20 @@ class Written:
         for log, piece in self.pieces:
             blob = encode_staged(piece[0]) if piece[0].is_staged else encode(piece, piece[0].first)
             yield log, head(blob), blob
+
+
+def together(chunks: Iterable[tuple[int, ChunkHead, bytes]]) -> Iterator[list[tuple[int, ChunkHead, bytes]]]:
+    """Chunks that go into the database with one statement: a few large ones, or many small ones."""
+    some: list[tuple[int, ChunkHead, bytes]] = []
+    room = TOGETHER
+    for chunk in chunks:
+        some.append(chunk)
+        room -= len(chunk[2])
+        if room <= 0 or len(some) == ROWS:
+            yield some
+            some, room = [], TOGETHER
+    if some:
+        yield some
 
 
 Find = Callable[[int, int, int], list[StoredChunk]]

@@ -6,11 +6,13 @@ Everything in portions, because a commit may be waiting: a portion takes about S
 from __future__ import annotations
 
 import sqlite3
+from itertools import islice
 from time import thread_time
 from typing import Final
 
 from stompbox.store.parts import Parts
 from stompbox.store.schema import DROPPED, PAGE
+from stompbox.store.statements import delete, of_each
 from stompbox.store.totals import Counted
 
 WAL_IDLE: Final = 1 << 20  # bytes; an idle committer checkpoints from here on: 1 to 2 ms
@@ -19,6 +21,7 @@ SWEEP_BYTES: Final = 8 << 20  # of trimmed chunks that one portion deletes
 SWEEP_ROWS: Final = 256  # chunks that one portion deletes
 SWEEP_TIMES: Final = 2  # and a commit this many times what it writes, so that what is trimmed never piles up
 STEP: Final = 0.005  # s of the processor
+DROPPED_LOGS: Final = 1024  # that one portion looks at for whether they have chunks
 SLACK: Final = 4 << 20  # bytes of free pages that stay in the file, because the next messages need them
 FREE_SHARE: Final = 4  # give back when a quarter of the file is free: each page moved then frees at least one
 VACUUM_FIRST: Final = 128  # pages in the first portion, then what STEP allows
@@ -69,8 +72,10 @@ class Housekeeping:
         if self._parts.is_due and self._parts.sweep(parts):
             self._look = True
         left = dict(logs)
+        if left:
+            self._drop_empty(left)
         budget, rows = SWEEP_BYTES + SWEEP_TIMES * written, SWEEP_ROWS + SWEEP_TIMES * chunks
-        for log, floor in logs.items():
+        for log, floor in list(left.items()):
             if budget <= 0 or rows <= 0:
                 break
             last, budget, rows = self._portion(log, floor, budget, rows)
@@ -83,7 +88,17 @@ class Housekeeping:
                 del left[log]
                 if floor == DROPPED:
                     self._execute("DELETE FROM log WHERE id = ?", (log,))
+            rows -= 1  # to look for them took a statement
         return left
+
+    def _drop_empty(self, logs: dict[int, int]) -> None:
+        """Logs that were dropped, and have no chunk any more, go at once: there may be thousands, which had nothing."""
+        dropped = list(islice((log for log, floor in logs.items() if floor == DROPPED), DROPPED_LOGS))
+        which = "SELECT id FROM log WHERE NOT EXISTS (SELECT 1 FROM chunk WHERE chunk.log = log.id) AND id"
+        empty = [log for (log,) in of_each(self._execute, which, dropped)]
+        delete(self._execute, "DELETE FROM log WHERE id", empty)
+        for log in empty:
+            del logs[log]
 
     def _portion(self, log: int, floor: int, budget: int, rows: int) -> tuple[int | None, int, int]:
         """The last chunk that may go now, and what is left of the budget."""

@@ -100,7 +100,7 @@ class Merging:
         blob = chunks.encode(runs, first)
         head = chunks.head(blob)
         self._counted.delete_chunks("log = ? AND first BETWEEN ? AND ?", (log, first, last))
-        self._counted.put_chunk(log, head, blob)
+        self._counted.put_chunks([(log, head, blob)])
         return len(blob)
 
     def rows(self, log: int, start: int, most: int) -> list[tuple[int, int]]:

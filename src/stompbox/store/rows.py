@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from stompbox.ranges import Ranges
 from stompbox.store.base import Delivered, Recovered, StoredCursor, StoredLog
 from stompbox.store.changes import Changes, CursorState, LogState, still_counted
 from stompbox.store.schema import DROPPED, checksum
+from stompbox.store.statements import delete, insert, of_each
 from stompbox.store.totals import KEY, SINCE, JournalState
 
 # The last two: where the oldest chunk of the log ends, and the newest. Both come from the index.
@@ -38,7 +39,6 @@ class Rows:
 
     def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
         self._execute = connection.execute
-        self._executemany = connection.executemany
         self._file = file
 
     def _check(self, said: int, table: str, *values: object, keys: int = 1) -> None:
@@ -79,8 +79,8 @@ class Rows:
 
     def put_logs(self, logs: Iterable[tuple[int, LogState]]) -> None:
         rows = [(log, state.name, state.next, state.floor) for log, state in logs]
-        put = "INSERT OR REPLACE INTO log (id, name, next, floor, checksum) VALUES (?, ?, ?, ?, ?)"
-        self._executemany(put, [(*row, checksum(*row)) for row in rows])
+        put = "INSERT OR REPLACE INTO log (id, name, next, floor, checksum)"
+        insert(self._execute, put, [(*row, checksum(*row)) for row in rows])
 
     def cursors(self) -> Iterator[tuple[int, CursorState]]:
         for row in self._execute(_CURSOR):
@@ -99,8 +99,8 @@ class Rows:
             (cursor, held.log, held.position, msgpack.encode((held.ahead.starts, held.ahead.stops)))
             for cursor, held in cursors
         ]
-        put = "INSERT OR REPLACE INTO cursor (id, log, position, ahead, checksum) VALUES (?, ?, ?, ?, ?)"
-        self._executemany(put, [(*row, checksum(*row)) for row in rows])
+        put = "INSERT OR REPLACE INTO cursor (id, log, position, ahead, checksum)"
+        insert(self._execute, put, [(*row, checksum(*row)) for row in rows])
 
     def deliveries(self) -> Iterator[tuple[int, Delivered]]:
         """By cursor, in the order in which they were told. A file of version 1 that nobody opened since has none."""
@@ -118,29 +118,35 @@ class Rows:
     def add_deliveries(self, told: Mapping[int, Iterable[Delivered]]) -> None:
         """What was told of the same messages before goes: the latest has the highest id."""
         rows = [(cursor, *delivered) for cursor, all_of_it in told.items() for delivered in all_of_it]
-        put = "INSERT OR REPLACE INTO delivery (cursor, first, stop, deliveries, failures, checksum) VALUES (?, ?, ?, ?, ?, ?)"
-        self._executemany(put, [(*row, checksum(*row)) for row in rows])
+        put = "INSERT OR REPLACE INTO delivery (cursor, first, stop, deliveries, failures, checksum)"
+        insert(self._execute, put, [(*row, checksum(*row)) for row in rows])
 
-    def drop_deliveries(self, cursor: int, below: int = DROPPED) -> None:
-        self._execute(
-            "DELETE FROM delivery WHERE cursor = ? AND first < ? AND stop <= ?", (cursor, below, below)
-        )
+    def drop_cursors(self, cursors: Sequence[int]) -> None:
+        delete(self._execute, "DELETE FROM cursor WHERE id", cursors)
+        self.drop_deliveries(cursors)
+
+    def drop_deliveries(self, cursors: Sequence[int]) -> None:
+        delete(self._execute, "DELETE FROM delivery WHERE cursor", cursors)
 
     def _forget_deliveries(
         self, cursor: int, held: CursorState, acknowledged: Iterable[tuple[int, int]]
     ) -> None:
         """Forgets how often messages were delivered that are acknowledged now, also ahead of one that somebody keeps for long."""
-        if self._execute("SELECT 1 FROM delivery WHERE cursor = ? LIMIT 1", (cursor,)).fetchone() is None:
-            return
-        self.drop_deliveries(cursor, held.position)
+        below = held.position
+        self._execute(
+            "DELETE FROM delivery WHERE cursor = ? AND first < ? AND stop <= ?", (cursor, below, below)
+        )
         ahead = held.ahead
         places = {
             bisect_right(ahead.starts, start) - 1 for start, _ in acknowledged if start >= held.position
         }
-        done = [(cursor, ahead.starts[at], ahead.stops[at], ahead.stops[at]) for at in places if at >= 0]
-        self._executemany(
-            "DELETE FROM delivery WHERE cursor = ? AND first >= ? AND first < ? AND stop <= ?", done
-        )
+        for at in places:
+            if at >= 0:
+                first, stop = ahead.starts[at], ahead.stops[at]
+                self._execute(
+                    "DELETE FROM delivery WHERE cursor = ? AND first >= ? AND first < ? AND stop <= ?",
+                    (cursor, first, stop, stop),
+                )
 
     def changes(self) -> Changes:
         """All changes that are not folded into the tables yet."""
@@ -166,15 +172,16 @@ class Rows:
     def fold(self, changes: Changes, logs: Mapping[int, LogState]) -> None:
         """Writes what all the changes came to into the rows of logs and cursors, and drops the changes."""
         self.put_logs((log, logs[log]) for log in changes.next.keys() | changes.floors.keys() if log in logs)
-        found = (
-            self._execute(f"{_CURSOR} WHERE id = ?", (cursor,)).fetchone() for cursor in changes.acknowledged
-        )
-        cursors = [self._cursor(*row) for row in found if row]
+        known = list(changes.acknowledged)
+        cursors = [self._cursor(*row) for row in of_each(self._execute, f"{_CURSOR} WHERE id", known)]
         for cursor, held in cursors:
             held.acknowledge(changes.acknowledged[cursor])
         self.put_cursors(cursors)
+        told = "SELECT DISTINCT cursor FROM delivery WHERE cursor"
+        delivered = {cursor for (cursor,) in of_each(self._execute, told, known)}
         for cursor, held in cursors:
-            self._forget_deliveries(cursor, held, changes.acknowledged[cursor])
+            if cursor in delivered:
+                self._forget_deliveries(cursor, held, changes.acknowledged[cursor])
         self._execute("DELETE FROM change")
 
     def entries(self) -> Iterator[tuple[tuple[str, str], bytes]]:
@@ -196,13 +203,17 @@ class Rows:
         return msgpack.decode(value, type=JournalState)
 
     def put_state(self, state: JournalState) -> None:
-        self.put_entry(*KEY, msgpack.encode(state))
+        self.put_entries({KEY: msgpack.encode(state)})
 
-    def put_entry(self, kind: str, key: str, value: bytes | None) -> None:
-        if value is None:
-            self._execute("DELETE FROM entry WHERE kind = ? AND key = ?", (kind, key))
-        else:
-            values = (kind, key, checksum(kind, key, value), value)
-            self._execute(
-                "INSERT OR REPLACE INTO entry (kind, key, checksum, value) VALUES (?, ?, ?, ?)", values
-            )
+    def put_entries(self, entries: Mapping[tuple[str, str], bytes | None]) -> None:
+        """Writes entries of the catalogue; deletes those that are None."""
+        gone: dict[str, list[str]] = {}
+        rows: list[tuple[str, str, int, bytes]] = []
+        for (kind, key), value in entries.items():
+            if value is None:
+                gone.setdefault(kind, []).append(key)
+            else:
+                rows.append((kind, key, checksum(kind, key, value), value))
+        insert(self._execute, "INSERT OR REPLACE INTO entry (kind, key, checksum, value)", rows)
+        for kind, keys in gone.items():
+            delete(self._execute, "DELETE FROM entry WHERE kind = ? AND key", keys, kind)

@@ -29,7 +29,7 @@ from stompbox.errors import StoreError
 from stompbox.ranges import Ranges
 from stompbox.store import schema
 from stompbox.store.base import NOWHERE, Commit, Part, Recovered, StoredChunk
-from stompbox.store.changes import Changes, CursorState, LogState, LogStates, encoded, moved
+from stompbox.store.changes import Changes, CursorState, LogState, LogStates, encoded, moved, together
 from stompbox.store.check import Verifying, damaged_chunks, look_when_opening
 from stompbox.store.chunks import ChunkHead
 from stompbox.store.folder import DATABASE, lock_folder, make_file, naming, prepare_folder
@@ -212,17 +212,17 @@ class SqliteStore:
                 for place in written.replaced:
                     self._counted.delete_chunks("log = ? AND first = ?", place)
                     self._parts.unname(*place)
-                for log, head, blob in written.chunks():
-                    self._counted.put_chunk(log, head, blob)
-                    chunks.append((log, head, chunk_size(blob)))
-                    size += len(blob) + PAGE
+                for some in together(written.chunks()):
+                    self._counted.put_chunks(some)
+                    chunks += [(log, head, chunk_size(blob)) for log, head, blob in some]
+                    size += sum([len(blob) + PAGE for _, _, blob in some])
                 if commit.parts or written.named:
                     self._parts.put(commit, written.named)
                 changes = self._changes(commit, after)
                 row = 1 if folds else self._row + 1
                 packed = self._rows.add_changes(row, changes) if changes else 0
-                for (kind, key), value in commit.entries.items():
-                    self._rows.put_entry(kind, key, value)
+                if commit.entries:
+                    self._rows.put_entries(commit.entries)
                 sweeping = self._house.sweep(self._drop(commit, after), size, len(chunks), len(commit.parts))
                 self._house.wal += size
             self._keep(commit, after, sweeping)
@@ -270,9 +270,8 @@ class SqliteStore:
                 self._parts.unname_all(log)
         if commit.logs:
             self._rows.put_logs((log, LogState(name)) for log, name in commit.logs.items())
-        for cursor in commit.cursors:
-            self._rows.drop_deliveries(cursor)
         if commit.cursors:
+            self._rows.drop_deliveries(list(commit.cursors))
             self._rows.put_cursors(
                 (cursor, CursorState(log, position, Ranges()))
                 for cursor, (log, position) in commit.cursors.items()
@@ -294,18 +293,19 @@ class SqliteStore:
 
     def _drop(self, commit: Commit, after: dict[int, LogState]) -> dict[int, int]:
         """Drops cursors and logs; returns the logs with chunks that may go, and up to where."""
-        for cursor in commit.dropped_cursors:
-            self._db.execute("DELETE FROM cursor WHERE id = ?", (cursor,))
-            self._rows.drop_deliveries(cursor)
+        if commit.dropped_cursors:
+            self._rows.drop_cursors(commit.dropped_cursors)
         sweeping = {log: floor for log, floor in self._sweeping.items() if log not in commit.logs}
         for log in commit.trims:
             if log in after and after[log].floor > (self._logs[log].floor if log in self._logs else 0):
                 sweeping[log] = after[log].floor
+        dropped: dict[int, LogState] = {}
         for log in commit.dropped_logs:
             state = after.get(log) or self._logs.get(log)
             if state is not None:
-                self._rows.put_logs([(log, LogState(state.name, state.next, DROPPED))])
+                dropped[log] = LogState(state.name, state.next, DROPPED)
                 sweeping[log] = DROPPED
+        self._rows.put_logs(dropped.items())
         return sweeping
 
     def _keep(self, commit: Commit, after: dict[int, LogState], sweeping: dict[int, int]) -> None:

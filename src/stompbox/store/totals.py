@@ -20,6 +20,7 @@ from msgspec import Struct, field
 
 from stompbox.store.chunks import ChunkHead
 from stompbox.store.staged import chunk_size
+from stompbox.store.statements import insert
 
 _HALF: Final = 0xFFFFFFFF
 _HALVES: Final = "coalesce(sum({0} & 4294967295), 0), coalesce(sum({0} >> 32), 0)"
@@ -28,9 +29,7 @@ _IN_HALVES: Final = ("id", "log", "first", "newest")
 _WHOLE: Final = ("count", "messages", "size")
 _CHUNKS: Final = ", ".join(["count(*)", *map(_HALVES.format, _IN_HALVES), *map(_SUM.format, _WHOLE)])
 _PARTS: Final = ", ".join(["count(*)", *map(_HALVES.format, ("rowid", "body", "number"))])
-_PUT_CHUNK: Final = (
-    "INSERT INTO chunk (id, log, first, count, messages, newest, size, blob) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-)
+_PUT_CHUNK: Final = "INSERT INTO chunk (id, log, first, count, messages, newest, size, blob)"
 _PUT_PART: Final = "INSERT INTO part (rowid, body, number, checksum, data) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -94,24 +93,18 @@ class Counted:
         assert self._before is not None
         self.totals.chunks, self.totals.parts, self._chunk, self._part = self._before
 
-    def put_chunk(self, log: int, head: ChunkHead, blob: bytes) -> None:
-        self._chunk += 1
-        row, first, newest, size = self._chunk, head.first, head.newest, chunk_size(blob)
-        self._execute(_PUT_CHUNK, (row, log, first, head.count, head.messages, newest, size, blob))
+    def put_chunks(self, chunks: Iterable[tuple[int, ChunkHead, bytes]]) -> None:
+        """Log, head and blob of each."""
+        rows: list[tuple[int, int, int, int, int, int, int, bytes]] = []
         totals = self.totals.chunks
-        for at, value in enumerate(
-            (
-                1,
-                *_halves(row),
-                *_halves(log),
-                *_halves(first),
-                *_halves(newest),
-                head.count,
-                head.messages,
-                size,
-            )
-        ):
-            totals[at] += value
+        for log, head, blob in chunks:
+            self._chunk += 1
+            row, first, newest, size = self._chunk, head.first, head.newest, chunk_size(blob)
+            rows.append((row, log, first, head.count, head.messages, newest, size, blob))
+            halves = (*_halves(row), *_halves(log), *_halves(first), *_halves(newest))
+            for at, value in enumerate((1, *halves, head.count, head.messages, size)):
+                totals[at] += value
+        insert(self._execute, _PUT_CHUNK, rows)
 
     def delete_chunks(self, where: str, values: Iterable[int]) -> None:
         values = tuple(values)

@@ -1,7 +1,8 @@
 """SENDs with large bodies, on their way in: pieces go to the store as they come, the message follows when all have.
 
 What can be refused before the body is there is refused at once, and the body is passed over. A sender is read no further while more
-than WINDOW octets of its pieces wait for the disk. When it vanishes, or breaks a rule half-way, nothing stays of what it sent.
+than WINDOW octets of its pieces wait for the disk, or more than UNSAVED of all that there is (pressure.py): a commit has the pieces of a
+few, however many send. When it vanishes, or breaks a rule half-way, nothing stays of what it sent.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from stompbox.server.addressing.naming import REQUESTS_AT
 from stompbox.server.addressing.routing import require_all
 from stompbox.server.frames import sending
 from stompbox.server.frames.transactions import transaction_of
-from stompbox.server.pressure import Reason
+from stompbox.server.pressure import UNSAVED, Reason
 from stompbox.stomp.frames import Frame
 from stompbox.stomp.large import Ending, Opening, Piece
 from stompbox.stomp.shapes import shape_of
@@ -63,9 +64,10 @@ class Upload:
         if not at:
             return
         del self._rest[:at]
-        self.connection.broker.is_wanted = True  # the sender may be waiting for it
-        if self.bodies.unsaved(self.large) > WINDOW:
-            self.connection.broker.pressure.hold(self.connection, Reason.PIECES)
+        broker = self.connection.broker
+        broker.is_wanted = True  # the sender may be waiting for it
+        if self.bodies.unsaved(self.large) > WINDOW or broker.engine.unsaved > UNSAVED:
+            broker.pressure.hold(self.connection, Reason.PIECES)
 
     def finish(self) -> Iterator[None]:
         """Makes a message of a body that is there whole. Where its address is to be made that may take steps."""
