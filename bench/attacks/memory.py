@@ -54,6 +54,20 @@ def large_transactions(port: int) -> list[socket.socket]:
     return links
 
 
+@attack("20 uploads of 100 MiB at once that end after ten, four times")
+def uploads(port: int) -> list[socket.socket]:
+    for _ in range(4):
+        links = [connected(port) for _ in range(20)]
+        for link in links:
+            link.sendall(b"SEND\ndestination:/queue/large\ncontent-length:%d\n\n" % (100 * MEGABYTE))
+        for _ in range(10):
+            for link in links:
+                link.sendall(bytes(MEGABYTE))
+        for link in links:
+            link.close()
+    return [connected(port)]
+
+
 @attack("an open transaction of 1,000,000 empty bodies")
 def empty_transaction(port: int) -> list[socket.socket]:
     link = connected(port)

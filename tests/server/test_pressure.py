@@ -10,7 +10,7 @@ import pytest
 
 from stompbox.broker.addresses.address import Address
 from stompbox.broker.addresses.limits import AddressLimits
-from stompbox.broker.commits import Trouble
+from stompbox.broker.commits import MANY, Trouble
 from stompbox.broker.work import AGAIN
 from stompbox.config.settings import AddressFullPolicy, AddressSetting
 from stompbox.message import MULTICAST
@@ -29,7 +29,7 @@ from stompbox.server.pressure import (
 )
 from stompbox.server.transport.tcp import Socket
 from stompbox.store.base import PIECE
-from tests.server.turning import LOOKS, Client, World, loaded
+from tests.server.turning import LOOKS, Client, Clock, World, loaded
 from tests.server.world import KINDS, House, configured, play
 
 
@@ -141,6 +141,27 @@ def test_who_makes_very_many_queues_waits_for_the_disk_too() -> None:
     world.turn(20)
     assert client.confirmed() == ["subscribed"]
     assert len(engine.queues) == 2 * RUNS
+
+
+def test_what_a_commit_waits_for_goes_on_although_it_makes_more_for_the_disk() -> None:
+    """What finds duplicates has its values in the catalogue, where it puts them as the commit is gathered, in steps."""
+    world = World(is_durable=True)
+    client, commits = world.client(), world.broker.engine.commits
+    for number in range(MANY + 1):
+        client.say(("SEND", {"destination": f"/queue/{number}", "_AMQ_DUPL_ID": "1"}))
+        world.until_idle()
+    world.until_stored()
+    world.broker.committer.is_busy = True
+    for number in range(MANY + 1):
+        client.say(("SEND", {"destination": f"/queue/{number}", "_AMQ_DUPL_ID": "2", "receipt": str(number)}))
+        world.turn(2)
+    client.wire.is_read = True
+    world.broker.committer.is_busy = False
+    assert commits.is_large and world.broker.pressure.is_behind
+    world.broker.turns.clock = Clock(1.0)  # a step is a turn
+    world.until_stored()
+    world.turn(20)
+    assert len(client.confirmed()) == MANY + 1
 
 
 def test_of_many_who_wait_for_the_disk_few_go_on_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

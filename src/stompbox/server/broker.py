@@ -409,7 +409,7 @@ class Broker(Clients):
             return  # held by half of a transaction: when it is whole it is time again
         if self.engine.commits.is_large and not self.is_stopping:
             self._is_preparing = True
-            self.turns.run(self.engine.commits.preparing(), self._prepared)
+            self.turns.run(self.engine.commits.preparing(), self._prepared, is_commit=True)
         else:
             self._take_commit()
 
@@ -436,7 +436,7 @@ class Broker(Clients):
             self.committer.submit(commit or self.disk.probe())
         elif self.engine.commits.is_landing_long and not self.is_stopping:
             self.committer.is_busy = True
-            self.turns.run(self.engine.commits.landing(), partial(self._consumed, sequence))
+            self.turns.run(self.engine.commits.landing(), partial(self._consumed, sequence), is_commit=True)
         else:
             self._consumed(sequence)
 
@@ -453,7 +453,9 @@ class Broker(Clients):
             return
         self.set_time()
         if error is None and self.engine.commits.is_landing_long and not self.is_stopping:
-            self.turns.run(self.engine.commits.landing(), partial(self._conclude, commit, None))
+            self.turns.run(
+                self.engine.commits.landing(), partial(self._conclude, commit, None), is_commit=True
+            )
         else:
             self._conclude(commit, error)
 

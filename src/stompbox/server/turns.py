@@ -254,6 +254,7 @@ class Turns(OfLoop):
         self._queues = (self._outward, self._fresh, self._begun, self._inward)
         # what makes more for the disk than that is through with: where it waits then, and whose it is
         self._held_up: deque[tuple[InLine, Work, object]] = deque()
+        self._of_commits: set[Work] = set()  # what the disk waits for itself
         self._due: deque[Callable[[], None]] = deque()  # what was put off because a turn was over
         self._is_begun = False
         self._is_ending = False  # `serve` goes on, which ends it
@@ -338,10 +339,15 @@ class Turns(OfLoop):
                 break
         return bool(self._due)
 
-    def run(self, steps: Iterator[None], then: Callable[[], None] | None = None) -> None:
-        """Takes steps now, as far as there is time, and the others later; `then`, if there is any, when all are done."""
+    def run(
+        self, steps: Iterator[None], then: Callable[[], None] | None = None, *, is_commit: bool = False
+    ) -> None:
+        """Takes steps now, as far as there is time, and the others later; `then`, if there is any, when all are done. `is_commit`: the disk
+        has nothing before they are, so nothing holds them up that it has to do."""
         work = partial(self._step, steps, then)
         if work(self.allowance()):
+            if is_commit:
+                self._of_commits.add(work)
             self.later(work)
 
     def _step(self, steps: Iterator[None], then: Callable[[], None] | None, until: float) -> bool:
@@ -480,11 +486,12 @@ class Turns(OfLoop):
             now = self.clock() + self._lent
             work, by = waiting.take()
             made = disk.made
-            if work(now + max(least, (until - now) / left)):
-                if disk.holds_up(made):
-                    self._held_up.append((rest, work, by))
-                else:
-                    rest.append(work, by)
+            if not work(now + max(least, (until - now) / left)):
+                self._of_commits.discard(work)
+            elif work not in self._of_commits and disk.holds_up(made):
+                self._held_up.append((rest, work, by))
+            else:
+                rest.append(work, by)
             if self.clock() + self._lent >= until:
                 return
 
