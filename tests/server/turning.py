@@ -188,7 +188,7 @@ class World:
     def until_stored(self) -> None:
         """Turns until all that was done is in the store."""
         deadline = monotonic() + WITHIN
-        while self.broker.is_unsaved or self.broker.turns.waiting:
+        while self.broker.is_unsaved or self.broker.turns.waiting or len(self.broker.engine.later):
             assert monotonic() < deadline, self.broker
             self.broker.turns.clock()  # waiting is no step
             self.broker.try_commit()  # as the timer would
