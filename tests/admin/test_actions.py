@@ -435,7 +435,7 @@ def test_what_comes_while_an_address_is_asked_whether_it_may_go_is_not_lost(look
     async def done(begin: Callable[[Callable[[], None]], None]) -> bool:
         begin(lambda: None)
         world.broker.flush()
-        world.until_idle()
+        world.until_stored()
         return True
 
     asked.require, asked.done = lambda *_: None, done  # type: ignore[method-assign]
