@@ -56,8 +56,7 @@ class Ranges:
             del starts[low + 1 : high], stops[low + 1 : high]
 
     def add_all(self, starts: list[int], stops: list[int]) -> None:
-        """Adds each starts[n] .. stops[n]-1: at once where few of those that are there lie between them."""
-        starts, stops = united(starts, stops)
+        """Adds ranges that are `united`: at once where few of those that are there lie between them."""
         if not starts:
             return
         low, high = bisect_left(self.stops, starts[0]), bisect_right(self.starts, stops[-1])

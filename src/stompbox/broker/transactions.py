@@ -10,8 +10,8 @@ nothing before all of them are there, so that they keep their order.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from itertools import islice
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 from stompbox.broker import commits
@@ -181,14 +181,21 @@ def _in_order(
 ) -> Generator[None, None, list[tuple[Consumer, list[Sent]]]]:
     """What each consumer acknowledges, in the order in which it was sent, whatever the order of its ACKs: together and in order it takes a
     fraction of the time, in which nobody's commit is taken."""
-    by_consumer: dict[Consumer, list[Sent]] = {}
-    for part in _parts(acked):
-        for consumer, sent in part:
-            by_consumer.setdefault(consumer, []).extend(sent)
-        yield
     found: list[tuple[Consumer, list[Sent]]] = []
-    for consumer, sent in by_consumer.items():
+    for consumer, sent in (yield from _by_consumer(_parts(acked))).items():
         found.append((consumer, (yield from ordering(sent, PART))))
+    return found
+
+
+def _by_consumer(
+    parts: Iterable[list[tuple[Consumer, list[Sent]]]],
+) -> Generator[None, None, dict[Consumer, list[Sent]]]:
+    """All that there is of each, a part in each step."""
+    found: dict[Consumer, list[Sent]] = {}
+    for part in parts:
+        for consumer, sent in part:
+            found.setdefault(consumer, []).extend(sent)
+        yield
     return found
 
 
@@ -397,15 +404,10 @@ def dropping_queue(engine: Engine, queue: Queue) -> Generator[None, None, dict[C
 
 def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> Iterator[None]:
     """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone)."""
-    held: dict[Consumer, list[Sent]] = {}
-    for acked in taken_off(transaction.acked, PART):
-        for consumer, sent in acked:
-            held.setdefault(consumer, []).extend(sent)
-        yield
-    for refused in taken_off(transaction.refused, PART):
-        for consumer, sent, _ in refused:
-            held.setdefault(consumer, []).extend(sent)
-        yield
+    refused = (
+        [(consumer, sent) for consumer, sent, _ in part] for part in taken_off(transaction.refused, PART)
+    )
+    held = yield from _by_consumer(chain(taken_off(transaction.acked, PART), refused))
     for consumer, sent in held.items():
         yield from unholding(engine, consumer, sent, is_failure=is_failure)
         for _ in taken_off(sent, PART):

@@ -201,7 +201,7 @@ class Pressure:
                 if connection in held and self._is_over(reason, connection):
                     self.let_go(connection, reason)
                     uploads -= reason is Reason.PIECES
-                if not uploads:
+                if not uploads:  # PIECES are the last of RELIEVED
                     self._relieve_later()
                     return
                 if number % FEW == 0:
@@ -224,13 +224,13 @@ class Pressure:
             self.relieve()
 
     def _is_over(self, reason: Reason, connection: ClientConnection) -> bool:
-        if reason is Reason.BEHIND:
-            engine = self.broker.engine
-            return engine.unsaved < UNSAVED // 2 and engine.unsaved_runs < RUNS // 2
+        engine = self.broker.engine
         if reason is Reason.DISK:
-            return self.broker.engine.trouble is None
-        is_quiet = self.broker.engine.unsaved < UNSAVED // 2
-        return connection.upload is None or (is_quiet and connection.upload.may_go_on)
+            return engine.trouble is None
+        has_room = engine.unsaved < UNSAVED // 2
+        if reason is Reason.BEHIND:
+            return has_room and engine.unsaved_runs < RUNS // 2
+        return connection.upload is None or (has_room and connection.upload.may_go_on)
 
     def let_in(self) -> None:
         """There may be room in addresses that were full. SOME of them are looked at, and the others later."""

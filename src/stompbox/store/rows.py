@@ -177,7 +177,7 @@ class Rows:
         for cursor, held in cursors:
             held.acknowledge(changes.acknowledged[cursor])
         self.put_cursors(cursors)
-        told = "SELECT DISTINCT cursor FROM delivery WHERE cursor"
+        told = "SELECT id FROM cursor WHERE EXISTS (SELECT 1 FROM delivery WHERE delivery.cursor = cursor.id) AND id"
         delivered = {cursor for (cursor,) in of_each(self._execute, told, known)}
         for cursor, held in cursors:
             if cursor in delivered:

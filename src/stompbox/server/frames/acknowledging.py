@@ -42,9 +42,11 @@ def acks(connection: Speaker, event: Acks) -> Iterator[None] | None:
         readonly.require_command("ACK")
     offsets = event.offsets
     first, count = offsets[0], len(offsets)
-    if count == 1 and _most_at_once(connection, event.queue):
-        _acknowledge(connection, event.queue, first, first + 1)
-        return None
+    if count == 1:
+        consumers = _subscribed(connection, event.queue)
+        if _most_at_once(connection, consumers):
+            _acknowledge(connection, consumers, event.queue, first, first + 1)
+            return None
     if count > 1 and offsets[-1] - first + 1 == count and offsets == list(range(first, first + count)):
         stretches: Iterable[tuple[int, int]] = [(first, first + count)]
     else:
@@ -55,13 +57,14 @@ def acks(connection: Speaker, event: Acks) -> Iterator[None] | None:
 
 def _acknowledging(connection: Speaker, queue: int, stretches: Iterable[tuple[int, int]]) -> Iterator[None]:
     """What is wrong with one of them is said of that one, and the others are obeyed where the connection stays."""
-    most, done = _most_at_once(connection, queue), 0
+    consumers = _subscribed(connection, queue)
+    most, done = _most_at_once(connection, consumers), 0
     for start, stop in stretches:
         at = start
         while at < stop and not connection.is_ended:  # STOMP 1.2, ERROR: nothing behind it is obeyed
             try:
                 if most:
-                    count, at = _acknowledge(connection, queue, at, stop)
+                    count, at = _acknowledge(connection, consumers, queue, at, stop)
                     done += count
                 else:
                     yield from ack(connection, _frame_of(connection, queue, at)) or ()
@@ -72,15 +75,15 @@ def _acknowledging(connection: Speaker, queue: int, stretches: Iterable[tuple[in
                 done, at = done + 1, at + 1
             if done >= (most or TOGETHER):
                 yield
-                most, done = _most_at_once(connection, queue), 0
+                consumers = _subscribed(connection, queue)
+                most, done = _most_at_once(connection, consumers), 0
 
 
-def _most_at_once(connection: Speaker, queue: int) -> int:
-    """Messages of a run of ACKs that are acknowledged in one step; 0: each ACK goes by itself, as it may belong to the transaction that is
-    open, or speak for more than a step's worth."""
+def _most_at_once(connection: Speaker, consumers: Collection[Consumer]) -> int:
+    """Messages of a run of ACKs, for one of these, that are acknowledged in one step; 0: each ACK goes by itself, as it may belong to the
+    transaction that is open, or speak for more than a step's worth."""
     if connection.options.single_transaction:
         return 0
-    consumers = _subscribed(connection, queue)
     for consumer in consumers:
         if consumer.ack is _CLIENT and len(consumer.ledger) > STEP:
             return 0
@@ -106,10 +109,12 @@ def _frame_of(connection: Speaker, queue: int, offset: int) -> Frame:
     return Frame("ACK", {connection.session.version.ack_header: f"{queue}-{offset}"})
 
 
-def _acknowledge(connection: Speaker, queue: int, first: int, stop: int) -> tuple[int, int]:
+def _acknowledge(
+    connection: Speaker, consumers: Collection[Consumer], queue: int, first: int, stop: int
+) -> tuple[int, int]:
     """As many of these as the first subscription has that has one: how many segments that were, and the offset that comes next. `client`:
     each of them must be good, so they go one by one."""
-    for consumer in _subscribed(connection, queue):
+    for consumer in consumers:
         if not consumer.may_have(queue, first):
             continue
         end = first + 1 if consumer.ack is _CLIENT else stop
