@@ -10,7 +10,7 @@ nothing before all of them are there, so that they keep their order.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
@@ -103,7 +103,6 @@ class Transaction:
 STEP: Final = 50  # runs of messages, or acknowledgements, of one step: about half a millisecond
 
 T = TypeVar("T")
-Answer = tuple[Consumer, list[Sent]] | tuple[Consumer, list[Sent], Refusal]
 
 
 def commit(engine: Engine, transaction: Transaction, *, is_answered: bool) -> bool:
@@ -183,19 +182,14 @@ def _in_order(
     """What each consumer acknowledges, in the order in which it was sent, whatever the order of its ACKs: together and in order it takes a
     fraction of the time, in which nobody's commit is taken."""
     by_consumer: dict[Consumer, list[Sent]] = {}
-    yield from _by_consumer(_parts(acked), by_consumer)
+    for part in _parts(acked):
+        for consumer, sent in part:
+            by_consumer.setdefault(consumer, []).extend(sent)
+        yield
     found: list[tuple[Consumer, list[Sent]]] = []
     for consumer, sent in by_consumer.items():
         found.append((consumer, (yield from ordering(sent, PART))))
     return found
-
-
-def _by_consumer(parts: Iterable[Sequence[Answer]], found: dict[Consumer, list[Sent]]) -> Iterator[None]:
-    """All that each has acknowledged or refused, a part in each step."""
-    for part in parts:
-        for answer in part:
-            found.setdefault(answer[0], []).extend(answer[1])
-        yield
 
 
 def _is_durable(sent: list[Sent]) -> bool:
@@ -404,8 +398,14 @@ def dropping_queue(engine: Engine, queue: Queue) -> Generator[None, None, dict[C
 def aborting(engine: Engine, transaction: Transaction, *, is_failure: bool) -> Iterator[None]:
     """What it had acknowledged is unacknowledged again (and back in its queue when the subscription is gone)."""
     held: dict[Consumer, list[Sent]] = {}
-    yield from _by_consumer(taken_off(transaction.acked, PART), held)
-    yield from _by_consumer(taken_off(transaction.refused, PART), held)
+    for acked in taken_off(transaction.acked, PART):
+        for consumer, sent in acked:
+            held.setdefault(consumer, []).extend(sent)
+        yield
+    for refused in taken_off(transaction.refused, PART):
+        for consumer, sent, _ in refused:
+            held.setdefault(consumer, []).extend(sent)
+        yield
     for consumer, sent in held.items():
         yield from unholding(engine, consumer, sent, is_failure=is_failure)
         for _ in taken_off(sent, PART):
